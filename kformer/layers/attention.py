@@ -1,0 +1,220 @@
+"""Scaled dot-product attention, and attention in several heads at once."""
+
+from typing import NamedTuple
+
+import keras
+import tensorflow as tf
+
+from kformer.layers.config import ArgumentsConfig
+from kformer.layers.dropout import Dropout
+
+
+def scaled_dot_product_attention(query, key, value, mask=None, dropout=None):
+    """softmax(Q K^T / sqrt(depth)) V, exact under masks and in any precision.
+
+    Scores and their softmax are float32 whatever the inputs are. A query that may attend to
+    nothing gets weights of zero, thus a context of zero, and passes no gradient.
+
+    Args:
+        query: float tensor (..., queries, depth).
+        key: float tensor (..., keys, depth).
+        value: float tensor (..., keys, value_depth).
+        mask: boolean tensor that broadcasts to (..., queries, keys), True = attend. None: all.
+        dropout: function applied to the weights, or None.
+
+    Returns:
+        The context (..., queries, value_depth) in the dtype of `value`, and the weights
+        (..., queries, keys) in float32, before dropout.
+
+    Source:
+        Vaswani et al., "Attention Is All You Need", 2017, section 3.2.1.
+    """
+    depth = tf.cast(tf.shape(key)[-1], query.dtype)
+    scores = tf.matmul(query * tf.math.rsqrt(depth), key, transpose_b=True)
+    scores = tf.cast(scores, tf.float32)
+    if mask is None:
+        weights = tf.nn.softmax(scores)
+    else:
+        # The lowest float32 cannot overflow here: it replaces scores and is never added to them.
+        weights = tf.nn.softmax(tf.where(mask, scores, scores.dtype.min))
+        weights *= tf.cast(tf.reduce_any(mask, axis=-1, keepdims=True), tf.float32)
+    kept = weights if dropout is None else dropout(weights)
+    return tf.matmul(tf.cast(kept, value.dtype), value), weights
+
+
+class KeyValues(NamedTuple):
+    """Keys and values of attention, split into heads: two tensors (batch, heads, length, depth)."""
+
+    keys: tf.Tensor
+    values: tf.Tensor
+
+
+@keras.saving.register_keras_serializable("kformer")
+class MultiHeadAttention(ArgumentsConfig, keras.layers.Layer):
+    """Attention in `num_heads` subspaces: to the own sequence, or across to another one.
+
+    One matrix holds the projections of query, key and value side by side: self-attention is one
+    product for all three, attention across is one for the query and one for keys and values.
+    Masks are explicit; Keras' implicit masks are neither read nor set.
+
+    Args:
+        d_model: width of inputs and outputs.
+        num_heads: number of heads; must divide `d_model`.
+        dropout: share of the attention weights to drop in training.
+        use_bias: whether the projections add a bias.
+
+    Call arguments:
+        query: float tensor (batch, queries, d_model).
+        memory: float tensor (batch, keys, d_model) to attend to. None: self-attention.
+        attention_mask: boolean tensor that broadcasts to (batch, num_heads, queries, keys),
+            True = attend.
+        return_weights: whether to return the attention weights too.
+        training: whether dropout is on.
+
+    Returns:
+        A tensor (batch, queries, d_model), or with `return_weights` a pair with the weights
+        (batch, num_heads, queries, keys) in float32.
+
+    Example:
+        >>> layer = MultiHeadAttention(d_model=64, num_heads=4)
+        >>> layer(x, attention_mask=padding_mask(ids))  # self-attention
+        >>> layer(x, memory, attention_mask=padding_mask(source_ids))  # across
+
+    Source:
+        Vaswani et al., "Attention Is All You Need", 2017, section 3.2.2.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        use_bias: bool = True,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if num_heads < 1 or d_model % num_heads:
+            raise ValueError(
+                "`d_model` must be a multiple of `num_heads`. "
+                f"Received: d_model={d_model}, num_heads={num_heads}"
+            )
+        self.d_model = d_model
+        self.num_heads = num_heads
+        self.dropout = dropout
+        self.use_bias = use_bias
+        self.weights_dropout = Dropout(dropout, dtype="float32", name="weights_dropout")
+
+    def build(self, query_shape, memory_shape=None):
+        for name, shape in (("query", query_shape), ("memory", memory_shape)):
+            if shape is not None and shape[-1] != self.d_model:
+                raise ValueError(
+                    f"The last axis of `{name}` must be d_model={self.d_model}. "
+                    f"Received: {name}.shape={tuple(shape)}"
+                )
+        # Glorot's fans are those of each of the four square matrices, as in the paper's code,
+        # not of the three that happen to lie side by side.
+        limit = (6 / (2 * self.d_model)) ** 0.5
+        glorot = keras.initializers.RandomUniform(-limit, limit)
+        self.qkv_kernel = self.add_weight(
+            name="qkv_kernel", shape=(self.d_model, 3 * self.d_model), initializer=glorot
+        )
+        self.output_kernel = self.add_weight(
+            name="output_kernel", shape=(self.d_model, self.d_model), initializer="glorot_uniform"
+        )
+        if self.use_bias:
+            self.qkv_bias = self.add_weight(
+                name="qkv_bias", shape=(3 * self.d_model,), initializer="zeros"
+            )
+            self.output_bias = self.add_weight(
+                name="output_bias", shape=(self.d_model,), initializer="zeros"
+            )
+        self.weights_dropout.build(None)
+        self.built = True
+
+    def call(self, query, memory=None, attention_mask=None, return_weights=False, training=False):
+        if memory is None:
+            q, k, v = self._project(query, 0, 3)
+        else:
+            (q,) = self._project(query, 0, 1)
+            k, v = self.project_memory(memory)
+        output, weights = self._attend(q, KeyValues(k, v), attention_mask, training)
+        return (output, weights) if return_weights else output
+
+    def project_memory(self, memory) -> KeyValues:
+        """Keys and values (batch, heads, length, depth) of a memory, to be computed once."""
+        return KeyValues(*self._project(memory, 1, 3))
+
+    def attend(self, query, memory: KeyValues, attention_mask=None):
+        """Attention to keys and values at hand: returns the output and the weights."""
+        (q,) = self._project(query, 0, 1)
+        return self._attend(q, memory, attention_mask)
+
+    def empty_cache(self, batch_size, max_length) -> KeyValues:
+        """Room for the keys and values of `max_length` positions, filled by `step`."""
+        shape = [batch_size, self.num_heads, max_length, self.d_model // self.num_heads]
+        return KeyValues(tf.zeros(shape, self.compute_dtype), tf.zeros(shape, self.compute_dtype))
+
+    def step(self, query, cache: KeyValues, position):
+        """Causal self-attention of one new position to itself and all before it.
+
+        Args:
+            query: float tensor (batch, 1, d_model).
+            cache: keys and values of the positions so far, from `empty_cache` or the last step.
+            position: integer tensor (batch,), where each row's new position lies, from 0.
+
+        Returns:
+            The output (batch, 1, d_model) and the cache with the new position filled in.
+        """
+        q, k, v = self._project(query, 0, 3)
+        cache = KeyValues(
+            _write(cache.keys, k[:, :, 0], position), _write(cache.values, v[:, :, 0], position)
+        )
+        max_length = tf.shape(cache.keys)[2]
+        seen = tf.range(max_length)[tf.newaxis] <= position[:, tf.newaxis]
+        output, _ = self._attend(q, cache, seen[:, tf.newaxis, tf.newaxis, :])
+        return output, cache
+
+    def _attend(self, q, memory: KeyValues, mask, training=False):
+        dropout = None
+        if training and self.dropout:
+            dropout = lambda weights: self.weights_dropout(weights, training=True)  # noqa: E731
+        context, weights = scaled_dot_product_attention(
+            q, memory.keys, memory.values, mask, dropout
+        )
+        # (B, H, T, depth) -> (B, T, D)
+        shape = tf.shape(context)
+        context = tf.transpose(context, [0, 2, 1, 3])
+        context = tf.reshape(context, [-1, self.d_model])
+        output = tf.matmul(context, self._cast(self.output_kernel))
+        if self.use_bias:
+            output = tf.nn.bias_add(output, self._cast(self.output_bias))
+        return tf.reshape(output, [shape[0], shape[2], self.d_model]), weights
+
+    def _project(self, x, first: int, last: int):
+        """Projections `first` to `last` - 1 of (query, key, value), each (B, H, T, depth)."""
+        count, columns = last - first, slice(first * self.d_model, last * self.d_model)
+        shape = tf.shape(x)
+        flat = tf.reshape(self._cast(x), [-1, self.d_model])
+        flat = tf.matmul(flat, self._cast(self.qkv_kernel)[:, columns])
+        if self.use_bias:
+            flat = tf.nn.bias_add(flat, self._cast(self.qkv_bias)[columns])
+        depth = self.d_model // self.num_heads
+        heads = tf.reshape(flat, [shape[0], shape[1], count, self.num_heads, depth])
+        return tf.unstack(tf.transpose(heads, [2, 0, 3, 1, 4]), num=count)
+
+    def _cast(self, x):
+        # Autocasting covers `call` only; the methods beside it are entered directly.
+        return tf.cast(x, self.compute_dtype)
+
+    def compute_output_shape(self, query_shape, memory_shape=None):
+        return query_shape
+
+
+def _write(cache, new, position):
+    """`cache` (B, H, L, depth) with `new` (B, H, depth) at `position` (B,)."""
+    batch, heads, length, depth = tf.unstack(tf.shape(cache))
+    rows = tf.range(batch * heads)
+    where = tf.stack([rows, tf.repeat(position, heads)], axis=1)
+    flat = tf.reshape(cache, [batch * heads, length, depth])
+    flat = tf.tensor_scatter_nd_update(flat, where, tf.reshape(new, [batch * heads, depth]))
+    return tf.reshape(flat, [batch, heads, length, depth])

@@ -1,0 +1,31 @@
+"""Attention masks, made once from ids and passed as arguments. True means "may attend"."""
+
+import tensorflow as tf
+
+PAD_ID = 0
+
+
+def padding_mask(ids: tf.Tensor, pad_id: int = PAD_ID) -> tf.Tensor:
+    """Hides padding from every query.
+
+    Args:
+        ids: integer tensor (batch, length).
+        pad_id: the id that fills up short rows.
+
+    Returns:
+        Boolean tensor (batch, 1, 1, length), to broadcast over heads and queries.
+    """
+    return tf.not_equal(ids, pad_id)[:, tf.newaxis, tf.newaxis, :]
+
+
+def causal_mask(length: int | tf.Tensor) -> tf.Tensor:
+    """Hides the future: position i sees positions 0 to i.
+
+    Args:
+        length: number of positions, a Python integer or a scalar tensor.
+
+    Returns:
+        Boolean tensor (1, 1, length, length), to broadcast over batch and heads.
+    """
+    positions = tf.range(length)
+    return (positions[tf.newaxis, :] <= positions[:, tf.newaxis])[tf.newaxis, tf.newaxis]

@@ -1,0 +1,28 @@
+"""From parallel text to batches: corpus (read, split), store (tokenise once), batches (plan)."""
+
+from training.data.batches import assemble, evaluation_batches, plan_epoch, training_batches
+from training.data.corpus import (
+    CorpusReport,
+    Pair,
+    Split,
+    embedded_corpora,
+    read_pairs,
+    split_pairs,
+)
+from training.data.store import StoreMeta, TokenStore, build_store
+
+__all__ = [
+    "CorpusReport",
+    "Pair",
+    "Split",
+    "StoreMeta",
+    "TokenStore",
+    "assemble",
+    "build_store",
+    "embedded_corpora",
+    "evaluation_batches",
+    "plan_epoch",
+    "read_pairs",
+    "split_pairs",
+    "training_batches",
+]
