@@ -3,7 +3,7 @@
 import keras
 import tensorflow as tf
 
-PAD_ID = 0
+from kformer.ids import PAD_ID
 
 
 @keras.saving.register_keras_serializable("kformer")

@@ -3,7 +3,8 @@
 import keras
 import tensorflow as tf
 
-from kformer.losses import PAD_ID, token_cross_entropy, token_weights
+from kformer.ids import PAD_ID
+from kformer.losses import token_cross_entropy, token_weights
 
 
 class _TokenMean(keras.metrics.Metric):

@@ -5,11 +5,12 @@ from typing import NamedTuple
 
 import keras
 
+from kformer.choices import NormPosition
 from kformer.layers.attention import KeyValues, MultiHeadAttention
 from kformer.layers.config import ArgumentsConfig
 from kformer.layers.encoder import final_norm
 from kformer.layers.feed_forward import PositionwiseFeedForward
-from kformer.layers.residual import NormPosition, Residual
+from kformer.layers.residual import Residual
 
 
 class DecoderWeights(NamedTuple):

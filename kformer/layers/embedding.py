@@ -1,14 +1,11 @@
 """Token embeddings with positions."""
 
-from typing import Literal
-
 import keras
 import tensorflow as tf
 
+from kformer.choices import Positions
 from kformer.layers.config import ArgumentsConfig
 from kformer.layers.dropout import Dropout
-
-Positions = Literal["sinusoidal", "sinusoidal_halves", "learned", "none"]
 
 
 def sinusoidal_positions(positions: tf.Tensor, d_model: int, halves: bool = False) -> tf.Tensor:

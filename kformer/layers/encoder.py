@@ -2,10 +2,11 @@
 
 import keras
 
+from kformer.choices import NormPosition
 from kformer.layers.attention import MultiHeadAttention
 from kformer.layers.config import ArgumentsConfig
 from kformer.layers.feed_forward import PositionwiseFeedForward
-from kformer.layers.residual import NormPosition, Residual
+from kformer.layers.residual import Residual
 
 
 @keras.saving.register_keras_serializable("kformer")

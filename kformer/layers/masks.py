@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-PAD_ID = 0
+from kformer.ids import PAD_ID
 
 
 def padding_mask(ids: tf.Tensor, pad_id: int = PAD_ID) -> tf.Tensor:

@@ -1,13 +1,10 @@
 """What stands around every sub-layer: dropout, the residual sum and the norm."""
 
-from typing import Literal
-
 import keras
 
+from kformer.choices import NormPosition
 from kformer.layers.config import ArgumentsConfig
 from kformer.layers.dropout import Dropout
-
-NormPosition = Literal["pre", "post"]
 
 
 @keras.saving.register_keras_serializable("kformer")

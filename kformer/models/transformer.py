@@ -1,10 +1,11 @@
 """The Transformer of "Attention Is All You Need", and its later variants."""
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import keras
 import tensorflow as tf
 
+from kformer.choices import NormPosition, Positions, Tying
 from kformer.layers import (
     Decoder,
     Encoder,
@@ -14,12 +15,8 @@ from kformer.layers import (
     padding_mask,
 )
 from kformer.layers.config import ArgumentsConfig
-from kformer.layers.embedding import Positions
 from kformer.layers.output import OutputProjection
-from kformer.layers.residual import NormPosition
 from kformer.models.base import SequenceModel
-
-Tying = Literal["none", "target", "all"]
 
 PRESETS = {
     "base": dict(d_model=512, num_heads=8, d_ff=2048, dropout=0.1),

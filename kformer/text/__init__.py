@@ -1,9 +1,10 @@
 """Text to ids and back, inside the graph; knows no model."""
 
+from kformer.ids import END_ID, PAD_ID, START_ID, UNK_ID
 from kformer.text.normalize import normalize
 from kformer.text.pair import Tokenizers, load_tokenizer
 from kformer.text.sentencepiece import SentencePieceTokenizer
-from kformer.text.tokenizer import END_ID, PAD_ID, RESERVED_PIECES, START_ID, UNK_ID, Tokenizer
+from kformer.text.tokenizer import RESERVED_PIECES, Tokenizer
 from kformer.text.words import WordTokenizer
 
 __all__ = [

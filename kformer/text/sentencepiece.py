@@ -12,15 +12,9 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from kformer.errors import InputError
+from kformer.ids import END_ID, PAD_ID, START_ID, UNK_ID
 from kformer.text.normalize import normalized_batches
-from kformer.text.tokenizer import (
-    END_ID,
-    PAD_ID,
-    RESERVED_PIECES,
-    START_ID,
-    UNK_ID,
-    Tokenizer,
-)
+from kformer.text.tokenizer import RESERVED_PIECES, Tokenizer
 
 # SentencePiece writes a space as U+2581, so it would give a "▁" in a text back as a space.
 # Normalized text has no control characters: one of them can stand for "▁" and lose nothing.

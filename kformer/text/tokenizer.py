@@ -8,9 +8,9 @@ from typing import ClassVar, Self
 import tensorflow as tf
 
 from kformer.errors import InputError
+from kformer.ids import END_ID, PAD_ID, START_ID
 from kformer.text.normalize import normalize
 
-PAD_ID, UNK_ID, START_ID, END_ID = 0, 1, 2, 3
 RESERVED_PIECES = ("<pad>", "<unk>", "<s>", "</s>")
 """The names of ids 0 to 3. No text ever tokenizes to one of them except `<unk>`."""
 

@@ -7,8 +7,9 @@ from typing import Self
 import tensorflow as tf
 
 from kformer.errors import InputError
+from kformer.ids import UNK_ID
 from kformer.text.normalize import normalized_batches
-from kformer.text.tokenizer import RESERVED_PIECES, UNK_ID, Tokenizer
+from kformer.text.tokenizer import RESERVED_PIECES, Tokenizer
 
 JOINER = "\u0387"
 """Begins a token that follows the one before it without a space: "don't" is `don ·' ·t`.

@@ -1,4 +1,5 @@
-"""From parallel text to batches: corpus (read, split), store (tokenise once), batches (plan)."""
+"""From parallel text to batches: corpus (read), splits (its three parts), store (tokenise once),
+batches (plan)."""
 
 from training.data.batches import assemble, evaluation_batches, plan_epoch, training_batches
 from training.data.corpus import (
@@ -9,11 +10,14 @@ from training.data.corpus import (
     read_pairs,
     split_pairs,
 )
+from training.data.splits import Corpus, Part
 from training.data.store import StoreMeta, TokenStore, build_store
 
 __all__ = [
+    "Corpus",
     "CorpusReport",
     "Pair",
+    "Part",
     "Split",
     "StoreMeta",
     "TokenStore",

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from kformer.errors import InputError
-from kformer.text import END_ID, PAD_ID, START_ID
+from kformer.ids import END_ID, PAD_ID, START_ID
 from training.data.store import TokenStore
 
 # With 8, sentences of 16 tokens would be padded by a sixth; with 4, by a twelfth.

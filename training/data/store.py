@@ -16,7 +16,8 @@ import numpy as np
 import tensorflow as tf
 
 from kformer.errors import InputError
-from kformer.text import UNK_ID, Tokenizer, Tokenizers
+from kformer.ids import UNK_ID
+from kformer.text import Tokenizer, Tokenizers
 from training.data.corpus import EMPTY_SIDE, TOO_LONG, CorpusReport, Pair
 
 FORMAT = 1

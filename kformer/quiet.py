@@ -1,0 +1,31 @@
+"""TensorFlow without the notes it prints for its developers."""
+
+import os
+import sys
+import tempfile
+
+
+def import_tensorflow() -> None:
+    """Imports TensorFlow for a command line, whose users' own messages should be seen.
+
+    Its log level hides what it logs while it runs; a user who sets TF_CPP_MIN_LOG_LEVEL sees it
+    all. What it prints while it loads knows no level: that is held back, and shown if loading
+    fails.
+    """
+    if "tensorflow" in sys.modules or "TF_CPP_MIN_LOG_LEVEL" in os.environ:
+        return
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+    sys.stderr.flush()
+    stderr = os.dup(2)
+    with tempfile.TemporaryFile() as held_back:
+        os.dup2(held_back.fileno(), 2)
+        try:
+            import tensorflow  # noqa: F401
+            import tensorflow_text  # noqa: F401
+        except BaseException:
+            held_back.seek(0)
+            os.write(stderr, held_back.read())
+            raise
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)

@@ -1,0 +1,122 @@
+"""A run folder: all that a training run leaves behind, and all that is needed to use it."""
+
+import os
+import secrets
+from pathlib import Path
+
+import keras
+
+import kformer.models  # noqa: F401  (registers the classes that a saved model names)
+from kformer.errors import InputError
+from kformer.models.base import SequenceModel
+from kformer.text import Tokenizers
+
+
+class RunFolder:
+    """Where everything of a run lies. Nothing in it names a place outside, so it can be moved.
+
+        config.yaml              the run's configuration, every key resolved
+        tokenizer/               the vocabularies
+        best/model.keras         the model of the best validation so far
+        checkpoints/last.keras   the model and its optimizer at the last validation
+        data/                    the corpus: token ids, and the validation and test text
+        logs/                    TensorBoard's event files
+        metrics.jsonl            one line of figures each validation
+        samples.txt              translations of a few validation sentences, each validation
+        scores.json              the scores of the best model on the test set
+
+    Args:
+        path: the folder.
+    """
+
+    def __init__(self, path: str | os.PathLike):
+        self.path = Path(path)
+        self.config = self.path / "config.yaml"
+        self.tokenizer = self.path / "tokenizer"
+        self.best_model = self.path / "best" / "model.keras"
+        self.last_model = self.path / "checkpoints" / "last.keras"
+        self.data = self.path / "data"
+        self.logs = self.path / "logs"
+        self.metrics = self.path / "metrics.jsonl"
+        self.samples = self.path / "samples.txt"
+        self.scores = self.path / "scores.json"
+
+    def text(self, part: str) -> Path:
+        """The pairs of the validation ("valid") or test ("test") part, as TSV."""
+        return self.data / f"{part}.tsv"
+
+    @classmethod
+    def open(cls, path: str | os.PathLike) -> "RunFolder":
+        """The folder of a run that has a model to use.
+
+        Raises:
+            InputError: there is no such folder, or something that a run writes is missing.
+        """
+        run = cls(path)
+        if not run.path.is_dir():
+            raise InputError(f"{run.path}: no such run folder. Train one: python -m training.run")
+        for needed in (run.config, run.tokenizer, run.best_model):
+            if not needed.exists():
+                raise InputError(
+                    f"{run.path}: not a complete run folder, {needed.relative_to(run.path)} is "
+                    "missing. Give the folder of a run that got as far as its first validation."
+                )
+        return run
+
+    def load_tokenizers(self) -> Tokenizers:
+        """The run's vocabularies."""
+        return Tokenizers.load(self.tokenizer)
+
+    def load_model(self, path: Path | None = None, compile: bool = False) -> SequenceModel:
+        """The model in `path`, by default the best one.
+
+        Args:
+            path: a file that `save_model` wrote; default `best_model`.
+            compile: whether to restore loss, optimizer and schedule too.
+
+        Raises:
+            InputError: the file is missing or damaged.
+        """
+        path = path or self.best_model
+        if not path.is_file():
+            raise InputError(f"{path}: no such model file")
+        try:
+            return keras.models.load_model(path, compile=compile)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise InputError(f"{path}: not a readable kformer model ({reason})") from error
+
+    def load(self) -> tuple[SequenceModel, Tokenizers]:
+        """The best model and the vocabularies, checked against each other.
+
+        Raises:
+            InputError: a file is missing or damaged, or their sizes differ.
+        """
+        tokenizers = self.load_tokenizers()
+        model = self.load_model()
+        check_vocabulary_sizes(model, tokenizers, self.tokenizer)
+        return model, tokenizers
+
+    def save_model(self, model: SequenceModel, path: Path) -> None:
+        """Writes model, optimizer and schedule to `path`, whole or not at all."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f".{secrets.token_hex(4)}.partial.keras")
+        try:
+            model.save(partial)
+            os.replace(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+def check_vocabulary_sizes(model: SequenceModel, tokenizers: Tokenizers, where: Path) -> None:
+    """Refuses a tokenizer that speaks of other ids than the model's embeddings hold."""
+    sides = {
+        "source": (tokenizers.source.vocab_size, model.source_vocab_size),
+        "target": (tokenizers.target.vocab_size, model.target_vocab_size),
+    }
+    for side, (pieces, rows) in sides.items():
+        if pieces != rows:
+            raise InputError(
+                f"{where}: the {side} vocabulary has {pieces} pieces, but the model's {side} "
+                f"embedding has {rows} rows. Use the vocabulary that the model was trained with."
+            )

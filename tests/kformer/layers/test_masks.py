@@ -1,0 +1,18 @@
+import numpy as np
+import tensorflow as tf
+
+from kformer.layers import causal_mask, padding_mask
+
+
+def test_padding_mask_shows_real_tokens_to_every_head_and_query():
+    mask = padding_mask(tf.constant([[5, 6, 0], [7, 0, 0]]))
+    assert mask.dtype == tf.bool
+    np.testing.assert_array_equal(mask, [[[[True, True, False]]], [[[True, False, False]]]])
+    np.testing.assert_array_equal(padding_mask(tf.constant([[0, 9]]), pad_id=9)[0, 0, 0], [1, 0])
+
+
+def test_causal_mask_shows_the_past_and_the_present():
+    mask = causal_mask(3)
+    assert mask.dtype == tf.bool and mask.shape == (1, 1, 3, 3)
+    np.testing.assert_array_equal(mask[0, 0], [[1, 0, 0], [1, 1, 0], [1, 1, 1]])
+    np.testing.assert_array_equal(causal_mask(tf.constant(3)), mask)

@@ -1,0 +1,91 @@
+"""What the command lines share: options made from the configuration, and errors in one line."""
+
+import dataclasses
+import re
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import jsonargparse
+
+from kformer.errors import InputError
+from training.config import (
+    SECTIONS,
+    Config,
+    add_sections,
+    check,
+    config_file,
+    nearest,
+    read_config,
+)
+
+
+def parse_config(
+    parser: jsonargparse.ArgumentParser, arguments: list[str], default_preset: str
+) -> tuple[Config, jsonargparse.Namespace]:
+    """Reads a command line of a preset or configuration file and options `--section.key value`.
+
+    Args:
+        parser: one with `exit_on_error=False` and the command's own options; gains a positional
+            argument `config` and the options of all sections.
+        arguments: the command line's words.
+        default_preset: the preset where the command line names none.
+
+    Returns:
+        The checked configuration, and all that was parsed.
+
+    Raises:
+        InputError: an unknown preset, key or option, or a value of the wrong type or out of range.
+    """
+    parser.add_argument(
+        "config",
+        nargs="?",
+        default=default_preset,
+        metavar="PRESET|CONFIG.yaml",
+        help="a preset's name, or a file of keys that differ from the defaults",
+    )
+    add_sections(parser)
+    try:
+        preset = parser.parse_args(arguments).config
+        parser.set_defaults(_dotted(read_config(config_file(preset))))
+        parsed = parser.parse_args(arguments)
+    except (jsonargparse.ArgumentError, TypeError) as error:
+        raise InputError(_explain(str(error), arguments)) from error
+    sections = {name: SECTIONS[name](**vars(parsed[name])) for name in SECTIONS}
+    return check(Config(**sections)), parsed
+
+
+def run_command(command: Callable[[], int]) -> int:
+    """Runs a command; what the user can put right becomes one line on stderr and status 2."""
+    try:
+        return command()
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+def _dotted(content: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    return {
+        f"{section}.{key}": value for section in content for key, value in content[section].items()
+    }
+
+
+def _explain(message: str, arguments: list[str]) -> str:
+    """One line for what jsonargparse says in several, with the nearest right name."""
+    message = re.sub(r"\s+", " ", message).strip()
+    message = re.sub(r'^Parser key "([^"]+)": ', r"--\1: ", message)
+    message = re.sub(r"<class '(\w+)'>", r"\1", message).replace("typing.", "")
+    unknown = re.search(r"[Uu]nrecognized arguments: (--[\w.-]+)", message)
+    if unknown:
+        known = [
+            f"--{section}.{key.name}"
+            for section, kind in SECTIONS.items()
+            for key in dataclasses.fields(kind)
+        ]
+        known += ["--run", "--overwrite", "--print_config", "--help"]
+        option = unknown.group(1)
+        return f"unknown option {option}{nearest(option, known)} (--help lists all)"
+    return message

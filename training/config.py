@@ -1,0 +1,304 @@
+"""What a run is made of: typed, with every key explained once, here."""
+
+import dataclasses
+import difflib
+import textwrap
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import docstring_parser
+import jsonargparse
+import yaml
+
+from kformer.choices import NormPosition, Positions, Tying
+from kformer.errors import InputError
+
+PRESETS = Path(__file__).resolve().parent / "presets"
+DEFAULT_PRESET = "small"
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """The parallel text.
+
+    Args:
+        train: Training pairs: FILE.tsv with source TAB target, or SOURCE,TARGET as two files of
+            one line a pair (each may end in .gz), or the name of an embedded corpus.
+        valid: Validation pairs, given likewise. Null: those of the embedded corpus, or else cut
+            from train by the hash of the source.
+        test: Test pairs, given likewise. Null: as for valid.
+        max_length: Most tokens a side of a training pair may have; longer pairs are left out.
+    """
+
+    train: str = "libreoffice-help.en-de"
+    valid: str | None = None
+    test: str | None = None
+    max_length: int = 100
+
+
+@dataclass(frozen=True)
+class TokenizerConfig:
+    """The vocabulary, learned from the training pairs.
+
+    Args:
+        kind: unigram or bpe (subwords by SentencePiece; no text is ever unknown), or word.
+        vocab_size: Most pieces, reserved ones included; no more are made than the text supports.
+        joint: One vocabulary for both languages, or one each.
+        min_frequency: Words seen less often are unknown (kind word only).
+    """
+
+    kind: Literal["unigram", "bpe", "word"] = "unigram"
+    vocab_size: int = 4000
+    joint: bool = True
+    min_frequency: int = 2
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The Transformer.
+
+    Args:
+        d_model: Width of embeddings and layers; a multiple of num_heads.
+        num_heads: Attention heads of each layer.
+        d_ff: Width inside the feed-forward networks.
+        num_encoder_layers: Depth of the encoder.
+        num_decoder_layers: Depth of the decoder.
+        norm: pre (normalise before each sub-layer; trains easily) or post (after; the paper).
+        activation: Of the feed-forward networks: relu, gelu, swish, or another Keras activation.
+        positions: sinusoidal (the paper), sinusoidal_halves (Marian), learned or none.
+        max_length: Number of learned positions, the end token included; null otherwise.
+        scale_embedding: Multiply embeddings by the square root of d_model, as in the paper.
+        tie: Which tables are one: all (source, target, output; needs a joint vocabulary),
+            target (target and output) or none.
+        output_bias: Add a bias to the logits.
+        dropout: Share of embeddings and sub-layer outputs dropped in training.
+        attention_dropout: Share of attention weights dropped in training.
+        activation_dropout: Share of feed-forward activations dropped in training.
+    """
+
+    d_model: int = 256
+    num_heads: int = 4
+    d_ff: int = 1024
+    num_encoder_layers: int = 3
+    num_decoder_layers: int = 3
+    norm: NormPosition = "pre"
+    activation: str = "relu"
+    positions: Positions = "sinusoidal"
+    max_length: int | None = None
+    scale_embedding: bool = True
+    tie: Tying = "all"
+    output_bias: bool = False
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    activation_dropout: float = 0.0
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """The optimisation.
+
+    Args:
+        updates: Length of training, in updates of the weights.
+        batch_tokens: Most tokens of a batch on either side, padding included.
+        optimizer: adam, or muon (orthogonalised momentum for matrices inside the layers, Adam for
+            the rest; learns more from each token).
+        learning_rate: Peak of the schedule; with noam, a factor on the paper's.
+        schedule: noam (the paper), inverse_sqrt (the same by its peak) or linear (down to 0 at the
+            last update).
+        warmup_updates: Updates until the peak.
+        label_smoothing: Share of the target probability spread over the vocabulary.
+        clip_norm: Longest global gradient; longer ones are scaled down. Null: never.
+        validate_every: Updates between validations (loss, BLEU, samples, checkpoints).
+        patience: Stop after so many validations without a better BLEU. Null: never.
+        max_minutes: Stop in time to be done, test score included, so many minutes after the
+            start. Null: never.
+        precision: float32, mixed_bfloat16, mixed_float16, or auto: bfloat16 where the hardware
+            multiplies it faster (AMX or AVX512-BF16 CPUs, Ampere or newer GPUs).
+        seed: Seed of weights, batches and dropout.
+    """
+
+    updates: int = 2000
+    batch_tokens: int = 2048
+    optimizer: Literal["adam", "muon"] = "adam"
+    learning_rate: float = 1e-3
+    schedule: Literal["noam", "inverse_sqrt", "linear"] = "linear"
+    warmup_updates: int = 200
+    label_smoothing: float = 0.1
+    clip_norm: float | None = None
+    validate_every: int = 250
+    patience: int | None = None
+    max_minutes: float | None = None
+    precision: Literal["auto", "float32", "mixed_bfloat16", "mixed_float16"] = "auto"
+    seed: int = 1
+
+
+@dataclass(frozen=True)
+class ScoringConfig:
+    """How translations are scored, by sacreBLEU.
+
+    Args:
+        bleu_tokenize: sacreBLEU's tokenizer for BLEU: 13a, zh, ja-mecab, ko-mecab, intl or char.
+        samples: How many validation sentences are shown with their translations.
+    """
+
+    bleu_tokenize: str = "13a"
+    samples: int = 4
+
+
+@dataclass(frozen=True)
+class Config:
+    """A whole run."""
+
+    data: DataConfig = field(default_factory=DataConfig)
+    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    scoring: ScoringConfig = field(default_factory=ScoringConfig)
+
+
+SECTIONS = {section.name: section.default_factory for section in dataclasses.fields(Config)}
+
+
+def add_sections(parser: jsonargparse.ArgumentParser) -> None:
+    """Gives a parser an option `--section.key` for every key."""
+    for name, section in SECTIONS.items():
+        parser.add_argument(f"--{name}", type=section, default=section(), help=section.__doc__)
+
+
+def config_file(preset: str) -> Path:
+    """The file of a preset's name, or of a path that ends in .yaml or .yml.
+
+    Raises:
+        InputError: there is neither.
+    """
+    known = sorted(path.stem for path in PRESETS.glob("*.yaml"))
+    if preset in known:
+        return PRESETS / f"{preset}.yaml"
+    path = Path(preset)
+    if path.suffix not in (".yaml", ".yml"):
+        raise InputError(
+            f"unknown preset {preset!r}{nearest(preset, known)}. Presets: {', '.join(known)}; "
+            "a configuration file must end in .yaml"
+        )
+    if not path.is_file():
+        raise InputError(f"{path}: no such configuration file")
+    return path
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The nested dict in a configuration file, its sections and keys checked.
+
+    Raises:
+        InputError: it cannot be read, is no YAML, or has an unknown section or key.
+    """
+    try:
+        content = yaml.safe_load(path.read_text("utf-8")) or {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read ({error})") from error
+    except yaml.YAMLError as error:
+        raise InputError(f"{path}: not YAML ({' '.join(str(error).split())})") from error
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: must hold sections ({', '.join(SECTIONS)}), not a {content!r}")
+    for section, keys in content.items():
+        if section not in SECTIONS:
+            raise InputError(f"{path}: unknown section {section}{nearest(section, SECTIONS)}")
+        if not isinstance(keys, dict):
+            raise InputError(f"{path}: section {section} must hold keys. Received: {keys!r}")
+        known = [key.name for key in dataclasses.fields(SECTIONS[section])]
+        for key in keys:
+            if key not in known:
+                raise InputError(f"{path}: unknown key {section}.{key}{nearest(key, known)}")
+    return content
+
+
+def load_config(path: Path) -> Config:
+    """The configuration in a file, defaults for what it leaves out.
+
+    Raises:
+        InputError: as `read_config` and `check`.
+    """
+    content = read_config(path)
+    return check(Config(**{name: SECTIONS[name](**content.get(name, {})) for name in SECTIONS}))
+
+
+def check(config: Config) -> Config:
+    """Refuses settings that contradict each other or lie out of range, by the names of their keys.
+
+    Raises:
+        InputError: naming the key, what it is and what it has to be.
+    """
+    data, tokenizer, model, train = config.data, config.tokenizer, config.model, config.train
+    for section, key in (
+        (data, "max_length"), (tokenizer, "vocab_size"), (tokenizer, "min_frequency"),
+        (model, "d_model"), (model, "num_heads"), (model, "d_ff"), (model, "num_encoder_layers"),
+        (model, "num_decoder_layers"), (train, "updates"), (train, "batch_tokens"),
+        (train, "warmup_updates"), (train, "validate_every"), (train, "patience"),
+    ):  # fmt: skip
+        value = getattr(section, key)
+        if value is not None and value < 1:
+            raise InputError(f"{_name(section)}.{key} must be at least 1. Received: {value}")
+    for section, key in (
+        (model, "dropout"), (model, "attention_dropout"), (model, "activation_dropout"),
+        (train, "label_smoothing"),
+    ):  # fmt: skip
+        value = getattr(section, key)
+        if not 0 <= value < 1:
+            raise InputError(
+                f"{_name(section)}.{key} must be at least 0 and below 1. Received: {value}"
+            )
+    for key in ("learning_rate", "clip_norm", "max_minutes"):
+        value = getattr(train, key)
+        if value is not None and not value > 0:
+            raise InputError(f"train.{key} must be above 0. Received: {value}")
+    if train.seed < 0 or config.scoring.samples < 0:
+        raise InputError("train.seed and scoring.samples must not be negative")
+    if model.d_model % model.num_heads:
+        raise InputError(
+            "model.d_model must be a multiple of model.num_heads. "
+            f"Received: {model.d_model} and {model.num_heads}"
+        )
+    if model.positions.startswith("sinusoidal") and model.d_model % 2:
+        raise InputError(
+            f"model.d_model must be even for sinusoidal positions. Received: {model.d_model}"
+        )
+    if model.positions == "learned" and (model.max_length or 0) <= data.max_length:
+        raise InputError(
+            "model.max_length must be more than data.max_length (the end token takes a position) "
+            f"for learned positions. Received: {model.max_length} and {data.max_length}"
+        )
+    if model.tie == "all" and not tokenizer.joint:
+        raise InputError(
+            "model.tie all needs one vocabulary for both languages: set tokenizer.joint to true, "
+            "or model.tie to target or none"
+        )
+    if train.schedule == "linear" and train.updates <= train.warmup_updates:
+        raise InputError(
+            "train.updates must be more than train.warmup_updates for a linear schedule. "
+            f"Received: {train.updates} and {train.warmup_updates}"
+        )
+    return config
+
+
+def to_yaml(config: Config) -> str:
+    """The configuration as YAML that explains itself: each key under its meaning."""
+    lines = []
+    for section, section_type in SECTIONS.items():
+        documented = docstring_parser.parse(section_type.__doc__)
+        meanings = {param.arg_name: param.description for param in documented.params}
+        lines += [f"# {documented.short_description}", f"{section}:"]
+        for key, value in dataclasses.asdict(getattr(config, section)).items():
+            lines += [f"  # {line}" for line in textwrap.wrap(meanings[key], 92)]
+            lines.append(f"  {yaml.safe_dump({key: value}, allow_unicode=True).strip()}")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def nearest(word: str, known) -> str:
+    """ ", did you mean X?" if something known is near, else nothing."""
+    close = difflib.get_close_matches(str(word), list(known), n=1, cutoff=0.5)
+    return f", did you mean {close[0]}?" if close else ""
+
+
+def _name(section) -> str:
+    return next(name for name, kind in SECTIONS.items() if isinstance(section, kind))

@@ -1,0 +1,111 @@
+"""From a configuration to what training needs: vocabulary, token stores and the model."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+import keras
+
+from kformer.models import Transformer
+from kformer.optimizers import Adam, Muon
+from kformer.run_folder import RunFolder
+from kformer.schedules import InverseSqrtSchedule, LinearSchedule, NoamSchedule
+from kformer.text import SentencePieceTokenizer, Tokenizer, Tokenizers, WordTokenizer
+from training.config import Config, ModelConfig, TokenizerConfig
+from training.data import (
+    Corpus,
+    CorpusReport,
+    Pair,
+    Part,
+    TokenStore,
+    build_store,
+    read_pairs,
+)
+
+# Validation and test text is never left out for its length; this only bounds a line gone wrong.
+_LONGEST_SCORED = 10_000
+
+
+@dataclass(frozen=True)
+class PreparedText:
+    """The corpus as training uses it; all of it lies in the run folder."""
+
+    tokenizers: Tokenizers
+    train: TokenStore
+    valid: TokenStore
+    reports: dict[Part, CorpusReport]
+
+
+def prepare_text(config: Config, run: RunFolder) -> PreparedText:
+    """Reads the corpus, learns the vocabulary and tokenises, all into a run folder being made.
+
+    Raises:
+        InputError: the corpus cannot be read or nothing is left of it.
+    """
+    corpus = Corpus(config.data.train, config.data.valid, config.data.test)
+    reports: dict[Part, CorpusReport] = {part: CorpusReport() for part in ("valid", "test")}
+    run.data.mkdir(parents=True)
+    for part, report in reports.items():
+        _write_pairs(corpus.pairs(part, report), run.text(part))
+    tokenizers = _learn(config.tokenizer, corpus)
+    tokenizers.save(run.tokenizer)
+    reports["train"] = CorpusReport()
+    train = build_store(
+        corpus.pairs("train", reports["train"]),
+        tokenizers,
+        run.data / "train",
+        config.data.max_length,
+    )
+    valid = build_store(
+        read_pairs(run.text("valid")), tokenizers, run.data / "valid", _LONGEST_SCORED
+    )
+    return PreparedText(tokenizers, train, valid, reports)
+
+
+def build_model(config: ModelConfig, tokenizers: Tokenizers, dtype: str) -> Transformer:
+    """A new model for these vocabularies; its settings are the keys of `config`."""
+    return Transformer(
+        tokenizers.source.vocab_size, tokenizers.target.vocab_size, **vars(config), dtype=dtype
+    )
+
+
+def build_optimizer(config: Config, dtype: str) -> keras.optimizers.Optimizer:
+    """The optimizer and its schedule as `train` asks for them."""
+    train = config.train
+    if train.schedule == "noam":
+        rate = NoamSchedule(config.model.d_model, train.warmup_updates, train.learning_rate)
+    elif train.schedule == "inverse_sqrt":
+        rate = InverseSqrtSchedule(train.learning_rate, train.warmup_updates)
+    else:
+        rate = LinearSchedule(train.learning_rate, train.warmup_updates, train.updates)
+    if train.optimizer == "adam":
+        return Adam(rate, global_clipnorm=train.clip_norm)
+    return Muon(
+        rate,
+        compute_dtype="bfloat16" if dtype == "mixed_bfloat16" else "float32",
+        global_clipnorm=train.clip_norm,
+    )
+
+
+def _write_pairs(pairs: Iterator[Pair], path: Path) -> None:
+    """Writes pairs as TSV; a tab inside a text becomes a space."""
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        for pair in pairs:
+            file.write("\t".join(side.replace("\t", " ") for side in pair) + "\n")
+
+
+def _learn(config: TokenizerConfig, corpus: Corpus) -> Tokenizers:
+    if config.joint:
+        joint = _learn_one(config, chain.from_iterable(corpus.pairs("train")))
+        return Tokenizers(joint, joint)
+    return Tokenizers(
+        _learn_one(config, (pair.source for pair in corpus.pairs("train"))),
+        _learn_one(config, (pair.target for pair in corpus.pairs("train"))),
+    )
+
+
+def _learn_one(config: TokenizerConfig, texts: Iterator[str]) -> Tokenizer:
+    if config.kind == "word":
+        return WordTokenizer.learn(texts, config.vocab_size, config.min_frequency)
+    return SentencePieceTokenizer.learn(texts, config.vocab_size, config.kind)

@@ -1,0 +1,51 @@
+"""Train a model: `python -m training.run [PRESET|CONFIG.yaml] [--SECTION.KEY VALUE ...]`."""
+
+import sys
+import time
+from datetime import datetime
+from pathlib import Path
+
+import jsonargparse
+
+from kformer.errors import InputError
+from kformer.quiet import import_tensorflow
+from training.command_line import parse_config, run_command
+from training.config import DEFAULT_PRESET, to_yaml
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command line; returns its exit status."""
+    began = time.perf_counter()
+    return run_command(lambda: _run(sys.argv[1:] if arguments is None else arguments, began))
+
+
+def _run(arguments: list[str], began: float) -> int:
+    parser = jsonargparse.ArgumentParser(
+        prog="python -m training.run",
+        description="Train a translation model on parallel text, score it, and leave all of it in "
+        "a run folder. Presets: tiny (a smoke run), small (the default: minutes on two CPU "
+        "cores), base and big (the paper's, for GPUs).",
+        exit_on_error=False,
+    )
+    parser.add_argument("--run", help="run folder to make (default: runs/PRESET-DATE)")
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing run folder")
+    parser.add_argument(
+        "--print_config", action="store_true", help="print the configuration, explained, and stop"
+    )
+    config, parsed = parse_config(parser, arguments, DEFAULT_PRESET)
+    if parsed.print_config:
+        print(to_yaml(config))
+        return 0
+    stamped = f"{Path(parsed.config).stem}-{datetime.now():%Y%m%d-%H%M%S}"
+    folder = Path(parsed.run or Path("runs") / stamped)
+    if folder.exists() and not parsed.overwrite:
+        raise InputError(f"{folder}: exists. Name another with --run, or replace it: --overwrite")
+    # Loads TensorFlow, which takes seconds: not before the command line is known to be right.
+    import_tensorflow()
+    from training.session import train
+
+    return train(config, folder, began)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

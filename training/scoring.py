@@ -1,0 +1,82 @@
+"""Corpus scores by sacreBLEU, with the signatures that make them comparable."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sacrebleu.metrics import BLEU, CHRF
+
+from kformer.errors import InputError
+from kformer.run_folder import RunFolder
+from kformer.translator import Translator
+from training.data import read_pairs
+
+
+@dataclass(frozen=True)
+class Scores:
+    """BLEU and chrF of a corpus, in percent, and how they were computed."""
+
+    bleu: float
+    chrf: float
+    bleu_signature: str
+    chrf_signature: str
+
+    def __str__(self) -> str:
+        return (
+            f"BLEU {self.bleu:.2f}  ({self.bleu_signature})\n"
+            f"chrF {self.chrf:.2f}  ({self.chrf_signature})"
+        )
+
+
+def score(
+    translations: Sequence[str], references: Sequence[str], bleu_tokenize: str = "13a"
+) -> Scores:
+    """Scores detokenised translations against one reference each, case and punctuation included.
+
+    Args:
+        translations: one a sentence.
+        references: one a sentence.
+        bleu_tokenize: sacreBLEU's tokenizer for BLEU, such as "13a", "zh" or "char".
+
+    Raises:
+        InputError: the numbers differ, there is nothing to score, or the tokenizer is unknown.
+    """
+    # sacreBLEU would score as many as the shorter side has, or fail on an empty list.
+    if len(translations) != len(references):
+        raise InputError(f"{len(translations)} translations for {len(references)} references")
+    if not references:
+        raise InputError("there is nothing to score: no reference")
+    if bleu_tokenize not in BLEU.TOKENIZERS:
+        raise InputError(
+            f"scoring.bleu_tokenize must be one of {', '.join(sorted(BLEU.TOKENIZERS))}. "
+            f"Received: {bleu_tokenize}"
+        )
+    bleu, chrf = BLEU(tokenize=bleu_tokenize), CHRF()
+    translations, references = list(translations), [list(references)]
+    return Scores(
+        bleu.corpus_score(translations, references).score,
+        chrf.corpus_score(translations, references).score,
+        str(bleu.get_signature()),
+        str(chrf.get_signature()),
+    )
+
+
+def score_run(
+    run: RunFolder, bleu_tokenize: str = "13a", data: str | None = None
+) -> tuple[list[str], Scores]:
+    """Translates a run's test text with its best model, and scores that.
+
+    Args:
+        run: a complete run folder.
+        bleu_tokenize: see `score`.
+        data: other text to score on, as `read_pairs` takes it.
+
+    Returns:
+        The translations in the order of the text, and their scores.
+
+    Raises:
+        InputError: the folder is incomplete or the text cannot be read.
+    """
+    pairs = list(read_pairs(data or run.text("test")))
+    translator = Translator.from_run(run.path)
+    translations = translator.translate([pair.source for pair in pairs])
+    return translations, score(translations, [pair.target for pair in pairs], bleu_tokenize)

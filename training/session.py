@@ -1,0 +1,181 @@
+"""One training run from configuration to final score."""
+
+import contextlib
+import json
+import math
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import keras
+
+from kformer.errors import InputError
+from kformer.losses import MaskedCrossEntropy
+from kformer.metrics import Perplexity, TokenAccuracy
+from kformer.models.base import SequenceModel
+from kformer.run_folder import RunFolder
+from kformer.translator import Translator
+from training.callbacks import (
+    BEST,
+    Checkpoints,
+    MetricsFile,
+    Progress,
+    Samples,
+    TensorBoardLog,
+    Throughput,
+    TimeLimit,
+    TranslationScores,
+    UpdateLimit,
+    clock,
+)
+from training.config import Config, to_yaml
+from training.data import evaluation_batches, read_pairs, training_batches
+from training.precision import resolve_precision
+from training.prepare import PreparedText, build_model, build_optimizer, prepare_text
+from training.scoring import score_run
+
+
+def train(config: Config, folder: Path, began: float) -> int:
+    """Makes a run folder: prepares the text, trains, and scores the best model on the test.
+
+    Args:
+        config: what to train.
+        folder: the run folder to make. One that exists is replaced, but only once the text of
+            the new run is prepared.
+        began: when the run started, by `time.perf_counter`.
+
+    Returns:
+        Exit status: 0, or 130 if interrupted.
+
+    Raises:
+        InputError: the corpus cannot be used, and nothing is left behind; or training diverged.
+    """
+    # Seeding frees every tokenizer alive, so it comes before the first is made.
+    keras.utils.set_random_seed(config.train.seed)
+    run = RunFolder(folder)
+    with _making(run) as partial:
+        prepared = prepare_text(config, partial)
+        partial.config.write_text(to_yaml(config), "utf-8")
+    _show_text(config, prepared)
+
+    dtype = resolve_precision(config.train.precision)
+    model = build_model(config.model, prepared.tokenizers, dtype)
+    model.compile(
+        build_optimizer(config, dtype),
+        MaskedCrossEntropy(config.train.label_smoothing),
+        metrics=[TokenAccuracy(), Perplexity()],
+        # Every width of batch would be compiled anew.
+        jit_compile=False,
+    )
+    print(f"model       {model.count_params():,} parameters, {dtype}")
+    print(f"run folder  {folder}\n            tensorboard --logdir {run.logs}\n", flush=True)
+    interrupted = _fit(config, run, model, prepared, began)
+    if interrupted:
+        print(f"\ninterrupted; the run folder can be used: {folder}")
+        return 130
+    _, scores = score_run(run, config.scoring.bleu_tokenize)
+    run.scores.write_text(json.dumps(asdict(scores), indent=2) + "\n", "utf-8")
+    print(f"\nbest model on the test text, greedy search:\n{scores}")
+    print(f"\ndone in {clock(time.perf_counter() - began)}. Use it:")
+    print(f"  python -m kformer.translate {folder} [FILE]")
+    print(f"  python -m training.evaluate {folder}")
+    return 0
+
+
+def _fit(
+    config: Config, run: RunFolder, model: SequenceModel, prepared: PreparedText, began: float
+) -> bool:
+    """Trains; returns whether it was interrupted. Either way the run folder has its models."""
+    settings = config.train
+    scores = TranslationScores(
+        Translator(model, prepared.tokenizers),
+        list(read_pairs(run.text("valid"))),
+        config.scoring.bleu_tokenize,
+    )
+    samples = Samples(scores, run, config.scoring.samples)
+    progress = Progress(settings.updates, samples)
+    checkpoints = Checkpoints(run)
+    callbacks = [
+        keras.callbacks.TerminateOnNaN(),
+        UpdateLimit(settings.updates),
+        Throughput(),
+        scores,
+        samples,
+        progress,
+        TensorBoardLog(run, samples),
+        MetricsFile(run),
+        checkpoints,
+    ]
+    if settings.max_minutes is not None:
+        callbacks.append(TimeLimit(60 * settings.max_minutes, began))
+    if settings.patience is not None:
+        callbacks.append(
+            keras.callbacks.EarlyStopping(BEST, mode="max", patience=settings.patience)
+        )
+    sizes = {"max_tokens": settings.batch_tokens}
+    try:
+        history = model.fit(
+            training_batches(prepared.train, seed=settings.seed, **sizes),
+            validation_data=evaluation_batches(prepared.valid, **sizes),
+            steps_per_epoch=settings.validate_every,
+            # `UpdateLimit` ends training; float16 may skip some updates on the way.
+            epochs=2 * math.ceil(settings.updates / settings.validate_every),
+            callbacks=callbacks,
+            verbose=0,
+        )
+    except KeyboardInterrupt:
+        checkpoints.save()
+        return True
+    if not math.isfinite(history.history["loss"][-1]):
+        raise InputError(
+            f"training diverged: the loss is {history.history['loss'][-1]} after "
+            f"{int(model.optimizer.iterations)} updates. Lower train.learning_rate or set "
+            f"train.clip_norm; {run.path} keeps the models from before"
+        )
+    return False
+
+
+def _show_text(config: Config, prepared: PreparedText) -> None:
+    """The corpus and the vocabulary, as counted."""
+    print(f"corpus      {config.data.train}")
+    for part, report in prepared.reports.items():
+        print(f"  {part:9} {report}")
+    for part, store in (("train", prepared.train), ("valid", prepared.valid)):
+        meta = store.meta
+        dropped = "".join(f", {count} {reason}" for reason, count in meta.dropped.items())
+        print(
+            f"  {part:9} {meta.pairs:,} pairs, {meta.source_tokens:,} source and "
+            f"{meta.target_tokens:,} target tokens, unknown "
+            f"{_percent(meta.source_unknown, meta.source_tokens)} and "
+            f"{_percent(meta.target_unknown, meta.target_tokens)}{dropped}"
+        )
+    source, target = prepared.tokenizers
+    sizes = (
+        f"{source.vocab_size:,} joint"
+        if prepared.tokenizers.joint
+        else (f"{source.vocab_size:,} source and {target.vocab_size:,} target")
+    )
+    print(f"vocabulary  {sizes} pieces, {config.tokenizer.kind}")
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part / max(whole, 1):.2f}%"
+
+
+@contextlib.contextmanager
+def _making(run: RunFolder) -> Iterator[RunFolder]:
+    """A hidden folder beside the run's, which takes its place, whole, at the end."""
+    partial = run.path.with_name(f".{run.path.name}.{secrets.token_hex(4)}.partial")
+    try:
+        partial.mkdir(parents=True)
+        yield RunFolder(partial)
+        if run.path.exists():
+            shutil.rmtree(run.path)
+        partial.rename(run.path)
+    except OSError as error:
+        raise InputError(f"{error.filename or run.path}: {error.strerror}") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
