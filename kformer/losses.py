@@ -90,7 +90,8 @@ def _row_cross_entropy(logits, labels, label_smoothing):
 
     @tf.custom_gradient
     def loss(logits):
-        where = tf.stack([tf.range(tf.shape(labels)[0]), labels], axis=1)
+        # A padding label may be no id at all, such as -1.
+        where = tf.stack([tf.range(tf.shape(labels)[0]), tf.maximum(labels, 0)], axis=1)
         log_normalizer = tf.reduce_logsumexp(logits, axis=-1)
         losses = log_normalizer - (1 - label_smoothing) * tf.gather_nd(logits, where)
         if label_smoothing:
@@ -101,9 +102,10 @@ def _row_cross_entropy(logits, labels, label_smoothing):
             # softmax(logits) - label_smoothing / V, less what the label is owed.
             probabilities = tf.exp(logits - log_normalizer[:, tf.newaxis])
             share = label_smoothing / tf.cast(tf.shape(logits)[1], tf.float32)
-            whole = (
-                (probabilities - share) * upstream if label_smoothing else probabilities * upstream
-            )
+            if label_smoothing:
+                probabilities -= share
+            # Not `probabilities * upstream`: NaN under padding must not become a gradient.
+            whole = tf.math.multiply_no_nan(probabilities, upstream)
             return tf.tensor_scatter_nd_sub(whole, where, (1 - label_smoothing) * upstream[:, 0])
 
         return losses, gradient

@@ -22,24 +22,42 @@ BEST = "val_bleu"
 
 
 class Throughput(keras.callbacks.Callback):
-    """Adds `update`, `learning_rate` and `tokens_per_second` (target tokens without padding, the
-    time of validation left out) to the logs of each round."""
+    """Measures target tokens a second, padding not counted and validation left out.
+
+    Adds `update`, `learning_rate` and the round's `tokens_per_second` to the logs; `average` is
+    that of the whole run. The first update, which is traced and compiled, is not in either.
+    """
+
+    def on_train_begin(self, logs=None):
+        self._traced = False
+        self._all_tokens = self._all_seconds = 0.0
 
     def on_epoch_begin(self, epoch, logs=None):
         self._started = self._ended = time.perf_counter()
-        self._tokens = 0.0
+        self._before = self._tokens = 0.0
 
     def on_train_batch_end(self, batch, logs=None):
         self._ended = time.perf_counter()
+        if not self._traced:
+            self._traced = True
+            self._started, self._before = self._ended, float(self.model.token_loss.count)
 
     def on_test_begin(self, logs=None):
         # Validation resets the model's sums, this one among them.
-        self._tokens = float(self.model.token_loss.count)
+        self._tokens = float(self.model.token_loss.count) - self._before
 
     def on_epoch_end(self, epoch, logs=None):
+        seconds = self._ended - self._started
+        self._all_tokens += self._tokens
+        self._all_seconds += seconds
         logs["update"] = int(self.model.optimizer.iterations)
         logs["learning_rate"] = float(self.model.optimizer.learning_rate)
-        logs["tokens_per_second"] = self._tokens / max(self._ended - self._started, 1e-9)
+        logs["tokens_per_second"] = self._tokens / seconds if seconds else 0.0
+
+    @property
+    def average(self) -> float:
+        """Target tokens a second over all rounds."""
+        return self._all_tokens / self._all_seconds if self._all_seconds else 0.0
 
 
 class TranslationScores(keras.callbacks.Callback):

@@ -68,6 +68,7 @@ class ModelConfig:
         activation: Of the feed-forward networks: relu, gelu, swish, or another Keras activation.
         positions: sinusoidal (the paper), sinusoidal_halves (Marian), learned or none.
         max_length: Number of learned positions, the end token included; null otherwise.
+        attention_bias: Add a bias in the projections of attention; the paper has none.
         scale_embedding: Multiply embeddings by the square root of d_model, as in the paper.
         tie: Which tables are one: all (source, target, output; needs a joint vocabulary),
             target (target and output) or none.
@@ -86,6 +87,7 @@ class ModelConfig:
     activation: str = "relu"
     positions: Positions = "sinusoidal"
     max_length: int | None = None
+    attention_bias: bool = False
     scale_embedding: bool = True
     tie: Tying = "all"
     output_bias: bool = False

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import math
+import os
 import secrets
 import shutil
 import time
@@ -11,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import keras
+import tensorflow as tf
 
 from kformer.errors import InputError
 from kformer.losses import MaskedCrossEntropy
@@ -71,22 +73,35 @@ def train(config: Config, folder: Path, began: float) -> int:
         jit_compile=False,
     )
     print(f"model       {model.count_params():,} parameters, {dtype}")
-    print(f"run folder  {folder}\n            tensorboard --logdir {run.logs}\n", flush=True)
-    interrupted = _fit(config, run, model, prepared, began)
+    print(f"device      {_device()}")
+    print(f"run folder  {folder}, tensorboard --logdir {run.logs}\n", flush=True)
+    throughput = Throughput()
+    interrupted = _fit(config, run, model, prepared, throughput, began)
+    print(
+        f"\ntrained     {int(model.optimizer.iterations):,} updates, "
+        f"{throughput.average:,.0f} target tokens/s"
+    )
     if interrupted:
-        print(f"\ninterrupted; the run folder can be used: {folder}")
+        print(f"interrupted; what was learned so far can be used: {folder}")
         return 130
     _, scores = score_run(run, config.scoring.bleu_tokenize)
     run.scores.write_text(json.dumps(asdict(scores), indent=2) + "\n", "utf-8")
     print(f"\nbest model on the test text, greedy search:\n{scores}")
-    print(f"\ndone in {clock(time.perf_counter() - began)}. Use it:")
-    print(f"  python -m kformer.translate {folder} [FILE]")
-    print(f"  python -m training.evaluate {folder}")
+    print(f"\ndone in {clock(time.perf_counter() - began)}. In {folder}:")
+    print("  best/model.keras  metrics.jsonl  samples.txt  scores.json  logs/  config.yaml")
+    print(f"  translate  python -m kformer.translate {folder} [FILE]")
+    print(f"  score      python -m training.evaluate {folder}")
+    print(f"  curves     tensorboard --logdir {run.logs}")
     return 0
 
 
 def _fit(
-    config: Config, run: RunFolder, model: SequenceModel, prepared: PreparedText, began: float
+    config: Config,
+    run: RunFolder,
+    model: SequenceModel,
+    prepared: PreparedText,
+    throughput: Throughput,
+    began: float,
 ) -> bool:
     """Trains; returns whether it was interrupted. Either way the run folder has its models."""
     settings = config.train
@@ -101,7 +116,7 @@ def _fit(
     callbacks = [
         keras.callbacks.TerminateOnNaN(),
         UpdateLimit(settings.updates),
-        Throughput(),
+        throughput,
         scores,
         samples,
         progress,
@@ -124,6 +139,7 @@ def _fit(
             # `UpdateLimit` ends training; float16 may skip some updates on the way.
             epochs=2 * math.ceil(settings.updates / settings.validate_every),
             callbacks=callbacks,
+            shuffle=False,
             verbose=0,
         )
     except KeyboardInterrupt:
@@ -159,6 +175,15 @@ def _show_text(config: Config, prepared: PreparedText) -> None:
         else (f"{source.vocab_size:,} source and {target.vocab_size:,} target")
     )
     print(f"vocabulary  {sizes} pieces, {config.tokenizer.kind}")
+
+
+def _device() -> str:
+    """What TensorFlow computes on: it takes a GPU by itself, and says nothing if it found none."""
+    gpus = tf.config.list_physical_devices("GPU")
+    if not gpus:
+        return f"CPU, {os.cpu_count()} cores"
+    names = [tf.config.experimental.get_device_details(gpu).get("device_name") for gpu in gpus]
+    return f"GPU, {', '.join(str(name) for name in names)}"
 
 
 def _percent(part: int, whole: int) -> str:

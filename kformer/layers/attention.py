@@ -10,10 +10,10 @@ from kformer.layers.dropout import Dropout
 
 
 def scaled_dot_product_attention(query, key, value, mask=None, dropout=None):
-    """softmax(Q K^T / sqrt(depth)) V, exact under masks and in any precision.
+    """softmax(Q K^T / sqrt(depth)) V, exact under masks.
 
-    Scores and their softmax are float32 whatever the inputs are. A query that may attend to
-    nothing gets weights of zero, thus a context of zero, and passes no gradient.
+    Scores are products in the precision of the inputs; their softmax is float32. A query that may
+    attend to nothing gets weights of zero, thus a context of zero, and passes no gradient.
 
     Args:
         query: float tensor (..., queries, depth).
@@ -105,12 +105,9 @@ class MultiHeadAttention(ArgumentsConfig, keras.layers.Layer):
         self.weights_dropout = Dropout(dropout, dtype="float32", name="weights_dropout")
 
     def build(self, query_shape, memory_shape=None):
-        for name, shape in (("query", query_shape), ("memory", memory_shape)):
-            if shape is not None and shape[-1] != self.d_model:
-                raise ValueError(
-                    f"The last axis of `{name}` must be d_model={self.d_model}. "
-                    f"Received: {name}.shape={tuple(shape)}"
-                )
+        self._check_width("query", query_shape)
+        if memory_shape is not None:
+            self._check_width("memory", memory_shape)
         # Glorot's fans are those of each of the four square matrices, as in the paper's code,
         # not of the three that happen to lie side by side.
         limit = (6 / (2 * self.d_model)) ** 0.5
@@ -132,9 +129,12 @@ class MultiHeadAttention(ArgumentsConfig, keras.layers.Layer):
         self.built = True
 
     def call(self, query, memory=None, attention_mask=None, return_weights=False, training=False):
+        # Reshaped to rows, another width would be an error of TensorFlow's, or none.
+        self._check_width("query", query.shape)
         if memory is None:
             q, k, v = self._project(query, 0, 3)
         else:
+            self._check_width("memory", memory.shape)
             (q,) = self._project(query, 0, 1)
             k, v = self.project_memory(memory)
         output, weights = self._attend(q, KeyValues(k, v), attention_mask, training)
@@ -202,12 +202,16 @@ class MultiHeadAttention(ArgumentsConfig, keras.layers.Layer):
         heads = tf.reshape(flat, [shape[0], shape[1], count, self.num_heads, depth])
         return tf.unstack(tf.transpose(heads, [2, 0, 3, 1, 4]), num=count)
 
+    def _check_width(self, name, shape):
+        if shape[-1] != self.d_model:
+            raise ValueError(
+                f"The last axis of `{name}` must be d_model={self.d_model}. "
+                f"Received: {name}.shape={tuple(shape)}"
+            )
+
     def _cast(self, x):
         # Autocasting covers `call` only; the methods beside it are entered directly.
         return tf.cast(x, self.compute_dtype)
-
-    def compute_output_shape(self, query_shape, memory_shape=None):
-        return query_shape
 
 
 def _write(cache, new, position):

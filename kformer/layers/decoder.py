@@ -5,12 +5,8 @@ from typing import NamedTuple
 
 import keras
 
-from kformer.choices import NormPosition
-from kformer.layers.attention import KeyValues, MultiHeadAttention
-from kformer.layers.config import ArgumentsConfig
-from kformer.layers.encoder import final_norm
-from kformer.layers.feed_forward import PositionwiseFeedForward
-from kformer.layers.residual import Residual
+from kformer.layers.attention import KeyValues
+from kformer.layers.block import Block, Stack
 
 
 class DecoderWeights(NamedTuple):
@@ -21,7 +17,7 @@ class DecoderWeights(NamedTuple):
 
 
 @keras.saving.register_keras_serializable("kformer")
-class DecoderLayer(ArgumentsConfig, keras.layers.Layer):
+class DecoderLayer(Block):
     """Self-attention, attention to the encoder's output, then a feed-forward network, each
     inside a `Residual`.
 
@@ -31,6 +27,7 @@ class DecoderLayer(ArgumentsConfig, keras.layers.Layer):
         d_ff: width inside the feed-forward network.
         norm: "pre" or "post" (see `Residual`).
         activation: of the feed-forward network.
+        use_bias: whether the projections of attention add a bias.
         dropout: share of each sub-layer's output to drop in training.
         attention_dropout: share of the attention weights to drop in training.
         activation_dropout: share of the feed-forward activations to drop in training.
@@ -51,55 +48,15 @@ class DecoderLayer(ArgumentsConfig, keras.layers.Layer):
         Vaswani et al., "Attention Is All You Need", 2017, section 3.1.
     """
 
-    def __init__(
-        self,
-        d_model: int,
-        num_heads: int,
-        d_ff: int,
-        norm: NormPosition = "pre",
-        activation: str = "relu",
-        dropout: float = 0.0,
-        attention_dropout: float = 0.0,
-        activation_dropout: float = 0.0,
-        **kwargs,
-    ):
-        super().__init__(**kwargs)
-        self.d_model = d_model
-        self.num_heads = num_heads
-        self.d_ff = d_ff
-        self.norm = norm
-        self.activation = activation
-        self.dropout = dropout
-        self.attention_dropout = attention_dropout
-        self.activation_dropout = activation_dropout
-        dtype = self.dtype_policy
-        self.self_attention = MultiHeadAttention(
-            d_model, num_heads, attention_dropout, dtype=dtype, name="self_attention"
-        )
-        self.self_attention_residual = Residual(
-            norm, dropout, dtype=dtype, name="self_attention_residual"
-        )
-        self.cross_attention = MultiHeadAttention(
-            d_model, num_heads, attention_dropout, dtype=dtype, name="cross_attention"
-        )
-        self.cross_attention_residual = Residual(
-            norm, dropout, dtype=dtype, name="cross_attention_residual"
-        )
-        self.feed_forward = PositionwiseFeedForward(
-            d_model, d_ff, activation, activation_dropout, dtype=dtype, name="feed_forward"
-        )
-        self.feed_forward_residual = Residual(
-            norm, dropout, dtype=dtype, name="feed_forward_residual"
-        )
+    def __init__(self, d_model: int, num_heads: int, d_ff: int, **kwargs):
+        super().__init__(d_model, num_heads, d_ff, **kwargs)
+        self.cross_attention = self._attention("cross_attention")
+        self.cross_attention_residual = self._residual("cross_attention_residual")
 
     def build(self, x_shape, memory_shape=None):
-        self.self_attention.build(x_shape)
-        self.self_attention_residual.build(x_shape)
+        super().build(x_shape)
         self.cross_attention.build(x_shape, memory_shape or x_shape)
         self.cross_attention_residual.build(x_shape)
-        self.feed_forward.build(x_shape)
-        self.feed_forward_residual.build(x_shape)
-        self.built = True
 
     def call(
         self,
@@ -110,14 +67,7 @@ class DecoderLayer(ArgumentsConfig, keras.layers.Layer):
         return_weights=False,
         training=False,
     ):
-        residual = self.self_attention_residual
-        attended, self_weights = self.self_attention(
-            residual.prepare(x),
-            attention_mask=attention_mask,
-            return_weights=True,
-            training=training,
-        )
-        x = residual(x, attended, training=training)
+        x, self_weights = self._attend_to_self(x, attention_mask, training)
         residual = self.cross_attention_residual
         attended, cross_weights = self.cross_attention(
             residual.prepare(x),
@@ -154,22 +104,14 @@ class DecoderLayer(ArgumentsConfig, keras.layers.Layer):
         x = residual(x, attended)
         return self._feed_forward(x), cache, weights
 
-    def _feed_forward(self, x, training=False):
-        residual = self.feed_forward_residual
-        hidden = self.feed_forward(residual.prepare(x), training=training)
-        return residual(x, hidden, training=training)
-
-    def compute_output_shape(self, x_shape, memory_shape=None):
-        return x_shape
-
 
 @keras.saving.register_keras_serializable("kformer")
-class Decoder(ArgumentsConfig, keras.layers.Layer):
+class Decoder(Stack):
     """A stack of `DecoderLayer`s; in pre-norm a last norm closes it.
 
     Args:
         num_layers: depth of the stack.
-        d_model, num_heads, d_ff, norm, activation, dropout, attention_dropout,
+        d_model, num_heads, d_ff, norm, activation, use_bias, dropout, attention_dropout,
             activation_dropout: as for `DecoderLayer`.
 
     Call arguments:
@@ -182,51 +124,10 @@ class Decoder(ArgumentsConfig, keras.layers.Layer):
         `DecoderWeights`.
     """
 
-    def __init__(
-        self,
-        num_layers: int,
-        d_model: int,
-        num_heads: int,
-        d_ff: int,
-        norm: NormPosition = "pre",
-        activation: str = "relu",
-        dropout: float = 0.0,
-        attention_dropout: float = 0.0,
-        activation_dropout: float = 0.0,
-        **kwargs,
-    ):
-        super().__init__(**kwargs)
-        self.num_layers = num_layers
-        self.d_model = d_model
-        self.num_heads = num_heads
-        self.d_ff = d_ff
-        self.norm = norm
-        self.activation = activation
-        self.dropout = dropout
-        self.attention_dropout = attention_dropout
-        self.activation_dropout = activation_dropout
-        self.layers = [
-            DecoderLayer(
-                d_model,
-                num_heads,
-                d_ff,
-                norm,
-                activation,
-                dropout,
-                attention_dropout,
-                activation_dropout,
-                dtype=self.dtype_policy,
-                name=f"layer_{index}",
-            )
-            for index in range(num_layers)
-        ]
-        self.final_norm = final_norm(norm, self.dtype_policy)
+    block_class = DecoderLayer
 
     def build(self, x_shape, memory_shape=None):
-        for layer in self.layers:
-            layer.build(x_shape, memory_shape)
-        self.final_norm.build(x_shape)
-        self.built = True
+        self._build(x_shape, memory_shape)
 
     def call(
         self,
@@ -272,6 +173,3 @@ class Decoder(ArgumentsConfig, keras.layers.Layer):
             new_caches.append(cache)
             all_weights.append(weights)
         return self.final_norm(x), new_caches, all_weights
-
-    def compute_output_shape(self, x_shape, memory_shape=None):
-        return x_shape

@@ -39,7 +39,7 @@ class Dropout(ArgumentsConfig, keras.layers.Layer):
             raise ValueError(f"`rate` must be at least 0 and below 1. Received: rate={rate}")
         self.rate = rate
         self.seed = seed
-        self._dropped_levels = round(rate * _LEVELS)
+        self._dropped_levels = min(round(rate * _LEVELS), _LEVELS - 1)
         if rate > 0:
             self._seed_generator = keras.random.SeedGenerator(seed)
 
@@ -61,6 +61,3 @@ class Dropout(ArgumentsConfig, keras.layers.Layer):
         kept = tf.reshape(levels, tf.shape(inputs)) >= tf.constant(self._dropped_levels, tf.uint16)
         scale = _LEVELS / (_LEVELS - self._dropped_levels)
         return inputs * (tf.cast(kept, inputs.dtype) * tf.cast(scale, inputs.dtype))
-
-    def compute_output_shape(self, input_shape):
-        return input_shape

@@ -131,9 +131,6 @@ class PositionalEmbedding(ArgumentsConfig, keras.layers.Layer):
         with tf.control_dependencies([] if checked is None else [checked]):
             return tf.gather(self.position_table, positions)
 
-    def compute_output_shape(self, input_shape):
-        return (*input_shape, self.d_model)
-
 
 def _positions(ids, start):
     """The position of every column of `ids`: (1, length), or (batch, length) if rows differ."""

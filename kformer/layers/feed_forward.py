@@ -33,6 +33,7 @@ class PositionwiseFeedForward(ArgumentsConfig, keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.d_model = d_model
+        self.input_spec = keras.layers.InputSpec(axes={-1: d_model})
         self.d_ff = d_ff
         self.activation = activation
         self.dropout = dropout
@@ -43,11 +44,6 @@ class PositionwiseFeedForward(ArgumentsConfig, keras.layers.Layer):
         self.outer = keras.layers.Dense(d_model, dtype=self.dtype_policy, name="outer")
 
     def build(self, input_shape):
-        if input_shape[-1] != self.d_model:
-            raise ValueError(
-                f"The last axis of the input must be d_model={self.d_model}. "
-                f"Received: input_shape={tuple(input_shape)}"
-            )
         self.inner.build((None, self.d_model))
         self.inner_dropout.build((None, self.d_ff))
         self.outer.build((None, self.d_ff))
@@ -58,6 +54,3 @@ class PositionwiseFeedForward(ArgumentsConfig, keras.layers.Layer):
         hidden = self.inner(tf.reshape(x, [-1, self.d_model]))
         output = self.outer(self.inner_dropout(hidden, training=training))
         return tf.reshape(output, tf.shape(x))
-
-    def compute_output_shape(self, input_shape):
-        return input_shape

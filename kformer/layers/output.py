@@ -62,9 +62,6 @@ class OutputProjection(ArgumentsConfig, keras.layers.Layer):
             logits = tf.nn.bias_add(logits, tf.convert_to_tensor(self.bias))
         return tf.reshape(logits, [shape[0], shape[1], self.vocab_size])
 
-    def compute_output_shape(self, x_shape, embedding_shape=None):
-        return (*x_shape[:-1], self.vocab_size)
-
 
 @tf.custom_gradient
 def _float32_product(x, table):

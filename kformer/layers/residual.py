@@ -55,6 +55,3 @@ class Residual(ArgumentsConfig, keras.layers.Layer):
     def call(self, x, output, training=False):
         total = x + self.output_dropout(output, training=training)
         return total if self.norm == "pre" else self.layer_norm(total)
-
-    def compute_output_shape(self, x_shape, output_shape=None):
-        return x_shape

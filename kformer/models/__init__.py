@@ -1,5 +1,9 @@
 """Models that translate, with training, evaluation and step-by-step decoding."""
 
+# A saved model names the loss, metrics and optimizer it was compiled with: register them too.
+import kformer.metrics
+import kformer.optimizers
+import kformer.schedules  # noqa: F401
 from kformer.models.base import SequenceModel
 from kformer.models.transformer import Transformer
 

@@ -22,6 +22,12 @@ class SequenceModel(keras.Model):
         super().__init__(**kwargs)
         self.token_loss = keras.metrics.Mean(name="loss")
 
+    @property
+    def metrics(self):
+        # Keras' own tracker of the loss, a mean over sentences, makes room for ours.
+        others = [metric for metric in super().metrics if metric.name != self.token_loss.name]
+        return [self.token_loss, *others]
+
     def train_step(self, data):
         inputs, labels, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         with tf.GradientTape() as tape:

@@ -56,9 +56,11 @@ class Transformer(ArgumentsConfig, SequenceModel):
         activation: of the feed-forward networks, such as "relu", "gelu" or "swish".
         positions: "sinusoidal", "sinusoidal_halves", "learned" or "none".
         max_length: number of learned positions.
+        attention_bias: whether the projections of attention have biases; the paper's have none.
         scale_embedding: whether embeddings are multiplied by sqrt(d_model).
         tie: "all": source embedding, target embedding and output layer are one table; "target":
-            target embedding and output layer are; "none".
+            target embedding and output layer are; "none". With "all", both languages share
+            learned positions too.
         output_bias: whether logits have a bias.
         dropout: share of embeddings and sub-layer outputs to drop in training.
         attention_dropout: share of attention weights to drop in training.
@@ -94,6 +96,7 @@ class Transformer(ArgumentsConfig, SequenceModel):
         activation: str = "relu",
         positions: Positions = "sinusoidal",
         max_length: int | None = None,
+        attention_bias: bool = True,
         scale_embedding: bool = True,
         tie: Tying = "all",
         output_bias: bool = False,
@@ -123,6 +126,7 @@ class Transformer(ArgumentsConfig, SequenceModel):
         self.activation = activation
         self.positions = positions
         self.max_length = max_length
+        self.attention_bias = attention_bias
         self.scale_embedding = scale_embedding
         self.tie = tie
         self.output_bias = output_bias
@@ -148,6 +152,7 @@ class Transformer(ArgumentsConfig, SequenceModel):
             d_ff=d_ff,
             norm=norm,
             activation=activation,
+            use_bias=attention_bias,
             dropout=dropout,
             attention_dropout=attention_dropout,
             activation_dropout=activation_dropout,

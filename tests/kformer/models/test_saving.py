@@ -44,6 +44,7 @@ def test_saved_models_come_back_whole_in_a_fresh_process(build, batch, tmp_path)
         keras.optimizers.Adam(0.01),
         loss=MaskedCrossEntropy(label_smoothing=0.1),
         metrics=[TokenAccuracy(), Perplexity()],
+        run_eagerly=True,  # tracing would take longer than all the rest
     )
     model.fit((source, target), labels, batch_size=3, epochs=2, shuffle=False, verbose=0)
     model.save(tmp_path / "model.keras")

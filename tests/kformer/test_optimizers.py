@@ -1,0 +1,258 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from kformer.losses import MaskedCrossEntropy
+from kformer.models import Transformer
+from kformer.optimizers import Adam, Muon
+from kformer.run_folder import RunFolder
+from kformer.schedules import LinearSchedule, NoamSchedule
+
+ROOT = Path(__file__).resolve().parents[2]
+# Ours has the paper's defaults, Keras' its own.
+ADAM = dict(beta_1=0.9, beta_2=0.98, epsilon=1e-9)
+
+
+def variables(shapes, seed=0):
+    random = np.random.default_rng(seed)
+    return [
+        keras.Variable(random.normal(size=shape).astype("float32"), name=name)
+        for name, shape in shapes.items()
+    ]
+
+
+def values(weights):
+    return [keras.ops.convert_to_numpy(weight) for weight in weights]
+
+
+def train(optimizer, weights, gradients_of_updates):
+    optimizer.build(weights)
+    for gradients in gradients_of_updates:
+        optimizer.apply(gradients, weights)
+    return values(weights)
+
+
+def random_gradients(shapes, updates=5, seed=1):
+    random = np.random.default_rng(seed)
+    return [
+        [tf.constant(random.normal(size=shape), tf.float32) for shape in shapes.values()]
+        for _ in range(updates)
+    ]
+
+
+def assert_close(got, expected, **tolerance):
+    for one, other in zip(got, expected, strict=True):
+        np.testing.assert_allclose(one, other, **{"rtol": 2e-5, "atol": 1e-6, **tolerance})
+
+
+@pytest.mark.parametrize("clipnorm", [None, 0.5])
+def test_adam_is_keras_adam(clipnorm):
+    shapes = {"kernel": (5, 7), "bias": (7,)}
+    gradients = random_gradients(shapes)
+    got = train(Adam(0.01, global_clipnorm=clipnorm), variables(shapes), gradients)
+    reference = keras.optimizers.Adam(0.01, **ADAM, global_clipnorm=clipnorm)
+    assert_close(got, train(reference, variables(shapes), gradients))
+
+
+@pytest.mark.parametrize("optimizer", [Adam, Muon])
+@pytest.mark.parametrize("clipnorm", [None, 0.5])
+def test_a_sparse_gradient_updates_as_the_dense_one_it_stands_for(optimizer, clipnorm):
+    """What `tf.gather` gives for an untied embedding, with an id that occurs twice."""
+    shapes = {"embedding": (6, 3), "bias": (4,)}
+    sparse, dense = [], []
+    for update, (_, bias) in enumerate(random_gradients(shapes)):
+        rows = tf.constant(np.random.default_rng(update).normal(size=(3, 3)), tf.float32)
+        slices = tf.IndexedSlices(rows, tf.constant([4, 1, 4]), tf.constant([6, 3]))
+        sparse.append([slices, bias])
+        dense.append([tf.convert_to_tensor(slices), bias])
+    got = train(optimizer(0.01, global_clipnorm=clipnorm), variables(shapes), sparse)
+    reference = keras.optimizers.Adam(0.01, **ADAM, global_clipnorm=clipnorm)
+    assert_close(got, train(reference, variables(shapes), dense))
+
+
+@pytest.mark.parametrize("shape", [(6, 10), (10, 6), (8, 8)])
+def test_muon_on_a_matrix_is_keras_muon(shape):
+    shapes = {"kernel": shape, "bias": (5,)}
+    gradients = random_gradients(shapes)
+    got = train(Muon(0.01), variables(shapes), gradients)
+    reference = keras.optimizers.Muon(
+        0.01, adam_beta_1=0.9, adam_beta_2=0.98, epsilon=1e-9, weight_decay=None,
+        adam_weight_decay=None,
+    )  # fmt: skip
+    assert_close(got, train(reference, variables(shapes), gradients), rtol=1e-4, atol=1e-5)
+
+
+def test_a_fused_query_key_value_kernel_learns_as_three_matrices():
+    separate = {"query_kernel": (8, 8), "key_kernel": (8, 8), "value_kernel": (8, 8)}
+    thirds, gradients = variables(separate), random_gradients(separate)
+    fused = keras.Variable(np.concatenate(values(thirds), axis=1), name="qkv_kernel")
+    fused_gradients = [[tf.concat(three, axis=1)] for three in gradients]
+    expected = np.concatenate(train(Muon(0.01), thirds, gradients), axis=1)
+    assert_close(train(Muon(0.01), [fused], fused_gradients), [expected])
+
+
+def small_model(**options):
+    sizes = dict(
+        source_vocab_size=11, target_vocab_size=11, d_model=8, num_heads=2, d_ff=12,
+        num_encoder_layers=1, num_decoder_layers=1, dropout=0.0,
+    )  # fmt: skip
+    model = Transformer(**{**sizes, **options})
+    random = np.random.default_rng(0)
+    for weight in model.trainable_weights:
+        weight.assign(0.4 * random.normal(size=weight.shape) + (weight.name == "gamma"))
+    return model
+
+
+@pytest.mark.parametrize("tie", ["none", "target", "all"])
+def test_muon_leaves_tables_output_biases_and_norms_to_adam(tie):
+    results = []
+    for optimizer in (Muon(0.01), Adam(0.01)):
+        model = small_model(tie=tie, output_bias=True, positions="learned", max_length=9)
+        weights = model.trainable_weights
+        shapes = {weight.path: weight.shape for weight in weights}
+        results.append(train(optimizer, weights, random_gradients(shapes, updates=2)))
+    tables = [model.target_embedding, model.source_embedding, model.output_projection]
+    of_tables = {id(weight) for table in tables for weight in table.trainable_weights}
+    hidden = [len(weight.shape) == 2 and id(weight) not in of_tables for weight in weights]
+    assert sum(hidden) == 3 * 2 + 2 * 2  # three attentions, two feed-forward networks
+    for weight, is_hidden, muon, adam in zip(weights, hidden, *results, strict=True):
+        assert np.allclose(muon, adam, rtol=1e-5, atol=1e-7) != is_hidden, weight.path
+
+
+@pytest.mark.parametrize("compute_dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("shape", [(16, 48), (48, 16), (24, 24)])
+def test_orthogonalising_sets_singular_values_near_one_and_keeps_singular_vectors(
+    shape, compute_dtype
+):
+    random = np.random.default_rng(3)
+    matrices = []
+    for _ in range(3):
+        u, _, v = np.linalg.svd(random.normal(size=shape), full_matrices=False)
+        matrices.append(u * np.geomspace(5.0, 0.2, min(shape)) @ v)
+    optimizer = Muon(compute_dtype=compute_dtype)
+    result = optimizer.orthogonalize(tf.constant(np.stack(matrices), tf.float32))
+    assert result.dtype == tf.float32
+    for matrix, got in zip(matrices, result.numpy(), strict=True):
+        u, before, v = np.linalg.svd(matrix, full_matrices=False)
+        singular = np.linalg.svd(got, compute_uv=False)
+        assert before.max() / before.min() > 20
+        assert 0.6 < singular.min() and singular.max() < 1.3
+        cosine = (got * (u @ v)).sum() / np.linalg.norm(got) / np.linalg.norm(u @ v)
+        assert cosine > 0.97
+
+
+def test_orthogonalising_a_zero_matrix_gives_zero():
+    np.testing.assert_array_equal(Muon().orthogonalize(tf.zeros([1, 3, 4])), np.zeros([1, 3, 4]))
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        Adam(NoamSchedule(8, 3), beta_1=0.8, beta_2=0.95, epsilon=1e-7, global_clipnorm=0.3),
+        Muon(0.02, 0.9, 4, "bfloat16", 0.8, 0.95, 1e-7, global_clipnorm=0.3),
+    ],
+    ids=["adam", "muon"],
+)
+def test_an_optimizer_comes_back_from_its_config_the_same(optimizer):
+    restored = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
+    assert type(restored) is type(optimizer)
+    assert restored.get_config() == optimizer.get_config()
+    shapes = {"kernel": (4, 6), "bias": (6,)}
+    gradients = random_gradients(shapes, updates=2)
+    expected = train(optimizer, variables(shapes), gradients)
+    assert_close(train(restored, variables(shapes), gradients), expected, rtol=0, atol=0)
+
+
+OPTIMIZERS = {
+    "adam": lambda: Adam(NoamSchedule(8, 3), global_clipnorm=1.0),
+    "muon": lambda: Muon(LinearSchedule(0.01, 2, 9)),
+}
+# (source, target), labels
+BATCH = (
+    ([[4, 5, 6, 3], [7, 8, 3, 0]], [[2, 9, 4, 5], [2, 10, 0, 0]]),
+    [[9, 4, 5, 3], [10, 3, 0, 0]],
+)
+
+REOPEN = """
+import json, sys
+import numpy as np, tensorflow as tf
+from kformer.run_folder import RunFolder
+
+folder, batch = RunFolder(sys.argv[1]), json.loads(sys.argv[2])
+report = {}
+for name in sys.argv[3:]:
+    model = folder.load_model(folder.path / f"{name}.keras", compile=True)
+    optimizer = model.optimizer
+    report[name] = [
+        type(optimizer).__name__,
+        type(optimizer._learning_rate).__name__,
+        int(optimizer.iterations),
+        float(optimizer.learning_rate),
+    ]
+    arrays = {f"slot {v.path}": v.numpy() for v in optimizer.variables}
+    (source, target), labels = batch
+    model.train_step(((tf.constant(source), tf.constant(target)), tf.constant(labels)))
+    arrays |= {f"weight {i}": w.numpy() for i, w in enumerate(model.trainable_weights)}
+    np.savez(folder.path / f"{name}.npz", **arrays)
+print(json.dumps(report))
+"""
+
+
+def update(model):
+    (source, target), labels = BATCH
+    model.train_step(((tf.constant(source), tf.constant(target)), tf.constant(labels)))
+
+
+@pytest.fixture(scope="module")
+def reopened(tmp_path_factory):
+    """Models trained for three updates and saved, and what a fresh process made of them."""
+    folder = RunFolder(tmp_path_factory.mktemp("run"))
+    models = {}
+    for name, build in OPTIMIZERS.items():
+        models[name] = model = small_model()
+        model.compile(build(), MaskedCrossEntropy(0.1), jit_compile=False)
+        for _ in range(3):
+            update(model)
+        folder.save_model(model, folder.path / f"{name}.keras")
+    done = subprocess.run(
+        [sys.executable, "-c", REOPEN, str(folder.path), json.dumps(BATCH), *models],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    reports = json.loads(done.stdout.splitlines()[-1])
+    return {
+        name: (model, reports[name], dict(np.load(folder.path / f"{name}.npz")))
+        for name, model in models.items()
+    }
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_fresh_process_goes_on_exactly_where_the_saved_model_was(reopened, name):
+    model, report, arrays = reopened[name]
+    optimizer = model.optimizer
+    assert report[:3] == [
+        type(optimizer).__name__,
+        type(OPTIMIZERS[name]()._learning_rate).__name__,
+        3,
+    ]
+    # The rate of the fourth update, not of the first.
+    rate = float(OPTIMIZERS[name]()._learning_rate(3))
+    assert report[3] == pytest.approx(rate, rel=1e-6)
+    slots = {f"slot {slot.path}": slot.numpy() for slot in optimizer.variables}
+    assert slots.keys() == {key for key in arrays if key.startswith("slot ")}
+    assert any(np.any(slot) for key, slot in slots.items() if "momentum" in key)
+    for key, slot in slots.items():
+        np.testing.assert_array_equal(arrays[key], slot, err_msg=key)
+    update(model)
+    for index, weight in enumerate(model.trainable_weights):
+        np.testing.assert_allclose(
+            arrays[f"weight {index}"], weight.numpy(), rtol=1e-6, atol=1e-7, err_msg=weight.path
+        )
