@@ -38,6 +38,11 @@ class Adam(keras.optimizers.Optimizer):
         self.momentums = self.add_optimizer_variables(variables, "momentum")
         self.velocities = self.add_optimizer_variables(variables, "velocity")
 
+    def apply(self, grads, trainable_variables=None):
+        # Before they are clipped: the norm of slices takes each occurrence of an id for itself.
+        grads = [None if grad is None else tf.convert_to_tensor(grad) for grad in grads]
+        super().apply(grads, trainable_variables)
+
     def update_step(self, gradient, variable, learning_rate):
         index = self._get_variable_index(variable)
         update = tf.cast(self.iterations.value, tf.float32) + 1
@@ -51,7 +56,7 @@ class Adam(keras.optimizers.Optimizer):
             beta1=self.beta_1,
             beta2=self.beta_2,
             epsilon=self.epsilon,
-            grad=tf.convert_to_tensor(gradient),
+            grad=gradient,
         )
 
     def get_config(self):
@@ -68,8 +73,8 @@ class Muon(Adam):
     """Momentum, orthogonalised, for the matrices inside the layers; Adam for all else.
 
     The update of a matrix is the nearest matrix with equal singular values to its momentum, so
-    that all directions are learned at one speed. It is scaled to the size of Adam's updates,
-    which share the learning rate. Embeddings, output layers, biases and norms are Adam's.
+    that all directions are learned at one speed. It is scaled to the size that Adam's updates
+    have at the same rate. Embeddings, output layers, biases and norms are Adam's.
 
     Differs from `keras.optimizers.Muon` in three ways: a fused projection of query, key and value
     is three matrices, not one; the products of the iteration are made in `compute_dtype`; Adam's
@@ -78,6 +83,7 @@ class Muon(Adam):
     Args:
         learning_rate: a float or a schedule.
         momentum: decay of the momentum, which is Nesterov's.
+        adam_rate_ratio: Adam's learning rate as a share of `learning_rate`.
         iterations_newton_schulz: steps of the orthogonalising iteration.
         compute_dtype: dtype of its products; the published recipe uses bfloat16.
         beta_1, beta_2, epsilon: of Adam.
@@ -96,6 +102,7 @@ class Muon(Adam):
         self,
         learning_rate=1e-3,
         momentum=0.95,
+        adam_rate_ratio=0.4,
         iterations_newton_schulz=5,
         compute_dtype="float32",
         beta_1=0.9,
@@ -106,6 +113,7 @@ class Muon(Adam):
     ):
         super().__init__(learning_rate, beta_1, beta_2, epsilon, name=name, **kwargs)
         self.momentum = momentum
+        self.adam_rate_ratio = adam_rate_ratio
         self.iterations_newton_schulz = iterations_newton_schulz
         self.compute_dtype = compute_dtype
 
@@ -125,7 +133,7 @@ class Muon(Adam):
     def update_step(self, gradient, variable, learning_rate):
         index = self._get_variable_index(variable)
         if self.velocities[index] is not None:
-            super().update_step(gradient, variable, learning_rate)
+            super().update_step(gradient, variable, learning_rate * self.adam_rate_ratio)
             return
         momentum = self.momentums[index].value
         momentum.assign(self.momentum * momentum + gradient)
@@ -142,15 +150,18 @@ class Muon(Adam):
         x = matrices if wide else tf.linalg.matrix_transpose(matrices)
         x /= tf.norm(x, axis=(1, 2), keepdims=True) + 1e-7
         x = tf.cast(x, self.compute_dtype)
+        identity = tf.eye(tf.shape(x)[1], dtype=self.compute_dtype)
         for _ in range(self.iterations_newton_schulz):
             square = tf.matmul(x, x, transpose_b=True)
-            x = a * x + tf.matmul(b * square + c * tf.matmul(square, square), x)
+            polynomial = a * identity + b * square + c * tf.matmul(square, square)
+            x = tf.matmul(polynomial, x)
         return tf.cast(x if wide else tf.linalg.matrix_transpose(x), tf.float32)
 
     def get_config(self):
         return {
             **super().get_config(),
             "momentum": self.momentum,
+            "adam_rate_ratio": self.adam_rate_ratio,
             "iterations_newton_schulz": self.iterations_newton_schulz,
             "compute_dtype": self.compute_dtype,
         }

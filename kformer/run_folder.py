@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import zipfile
 from pathlib import Path
 
 import keras
@@ -82,7 +83,7 @@ class RunFolder:
             raise InputError(f"{path}: no such model file")
         try:
             return keras.models.load_model(path, compile=compile)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
             reason = str(error).strip().partition("\n")[0]
             raise InputError(f"{path}: not a readable kformer model ({reason})") from error
 

@@ -43,12 +43,18 @@ def _translate(run: str, file: str | None) -> None:
     with _open(file) as stream:
         # Not before the file is known to be there: loading takes seconds.
         import_tensorflow()
-        from kformer.translator import Translator
+        from kformer.translator import TextTooLongError, Translator
 
         translator = Translator.from_run(run)
         name = file or "standard input"
+        done = 0
         for lines in _chunks(_lines(stream, name), 1 if stream.isatty() else _CHUNK):
-            output = "".join(f"{line}\n" for line in translator.translate(lines))
+            try:
+                output = "".join(f"{line}\n" for line in translator.translate(lines))
+            except TextTooLongError as error:
+                where = f"{name}, line {done + error.index + 1}"
+                raise TextTooLongError(error.index, error.tokens, error.positions, where) from error
+            done += len(lines)
             sys.stdout.buffer.write(output.encode())
             sys.stdout.buffer.flush()
 

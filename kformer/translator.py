@@ -17,11 +17,30 @@ _ROW_WIDTHS = 8
 _IDS = tf.TensorSpec([None, None], tf.int32)
 
 
+class TextTooLongError(InputError):
+    """A text has more tokens than the model has learned positions.
+
+    Args:
+        index: of the text, from 0.
+        tokens: how many it has.
+        positions: how many the model has.
+        name: what the message calls the text; default its number.
+    """
+
+    def __init__(self, index: int, tokens: int, positions: int, name: str | None = None):
+        super().__init__(
+            f"{name or f'text {index + 1}'}: {tokens} tokens, but the model has {positions} "
+            "learned positions, one of them for the end. Split the text."
+        )
+        self.index, self.tokens, self.positions = index, tokens, positions
+
+
 class Translator(tf.Module):
     """Translates strings with a trained model, by greedy search.
 
-    A translation may have up to `length_factor * n + length_margin` tokens for a source of n; the
-    limit belongs to the sentence, so what it is batched with never changes its translation.
+    A translation may have up to `length_factor * n + length_margin` tokens for a source of n, the
+    end counted in both; the limit belongs to the sentence, so what it is batched with never
+    changes its translation.
 
     Args:
         model: a model with the stepping protocol (`encode`, `init_state`, `step`).
@@ -70,6 +89,8 @@ class Translator(tf.Module):
         Raises:
             InputError: a text is longer than the learned positions of the model.
         """
+        if isinstance(texts, str | bytes):
+            raise InputError(f"texts must be a list of strings. Received: {texts!r}")
         if not texts:
             return []
         ids = self.tokenizers.source.tokenize(tf.constant(list(texts)))
@@ -100,10 +121,7 @@ class Translator(tf.Module):
 
     def _refuse_too_long(self, lengths):
         if self._positions and lengths.max() >= self._positions:
-            raise InputError(
-                f"text {int(lengths.argmax()) + 1}: {lengths.max()} tokens, but the model has "
-                f"{self._positions} learned positions, one of them for the end. Split the text."
-            )
+            raise TextTooLongError(int(lengths.argmax()), int(lengths.max()), self._positions)
 
 
 def _batches(lengths: np.ndarray, max_tokens: int) -> Iterator[np.ndarray]:
@@ -112,7 +130,7 @@ def _batches(lengths: np.ndarray, max_tokens: int) -> Iterator[np.ndarray]:
     order = order[lengths[order] > 0]
     start = 0
     for end in range(1, len(order) + 1):
-        if end == len(order) or (end + 1 - start) * (lengths[order[end]] + 1) > max_tokens:
+        if end == len(order) or (end + 1 - start) * _width(lengths[order[end]]) > max_tokens:
             yield order[start:end]
             start = end
 
@@ -122,4 +140,9 @@ def _padded(ids: tf.RaggedTensor) -> tf.Tensor:
     ends = tf.fill([ids.nrows(), 1], END_ID)
     ids = tf.concat([ids, ends], axis=1)
     width = ids.bounding_shape(axis=1, out_type=tf.int32)
-    return ids.to_tensor(shape=[None, -(-width // _ROW_WIDTHS) * _ROW_WIDTHS])
+    return ids.to_tensor(shape=[None, _width(width - 1)])
+
+
+def _width(length):
+    """The width that a text of `length` tokens and its end are padded to."""
+    return (length // _ROW_WIDTHS + 1) * _ROW_WIDTHS

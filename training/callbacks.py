@@ -28,7 +28,8 @@ class Throughput(keras.callbacks.Callback):
     that of the whole run. The first update, which is traced and compiled, is not in either.
     """
 
-    def on_train_begin(self, logs=None):
+    def __init__(self):
+        super().__init__()
         self._traced = False
         self._all_tokens = self._all_seconds = 0.0
 
@@ -98,7 +99,8 @@ class Samples(keras.callbacks.Callback):
         self.scores = scores
         self.run = run
         total = len(scores.sources)
-        self._rows = [index * total // count for index in range(min(count, total))]
+        count = min(count, total)
+        self._rows = [index * total // count for index in range(count)]
         self.latest: list[tuple[str, str, str]] = []
 
     def on_epoch_end(self, epoch, logs=None):
@@ -227,7 +229,11 @@ class MetricsFile(keras.callbacks.Callback):
         self._began = time.perf_counter()
 
     def on_epoch_end(self, epoch, logs=None):
-        figures = {name: round(float(value), 6) for name, value in logs.items()}
+        # JSON has no NaN and no infinity.
+        figures = {
+            name: round(float(value), 6) if math.isfinite(value) else None
+            for name, value in logs.items()
+        }
         figures["update"] = int(figures["update"])
         figures["seconds"] = round(time.perf_counter() - self._began, 1)
         with self.run.metrics.open("a", encoding="utf-8") as file:

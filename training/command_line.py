@@ -15,6 +15,7 @@ from training.config import (
     add_sections,
     check,
     config_file,
+    explain,
     nearest,
     read_config,
 )
@@ -75,9 +76,9 @@ def _dotted(content: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 def _explain(message: str, arguments: list[str]) -> str:
     """One line for what jsonargparse says in several, with the nearest right name."""
-    message = re.sub(r"\s+", " ", message).strip()
-    message = re.sub(r'^Parser key "([^"]+)": ', r"--\1: ", message)
-    message = re.sub(r"<class '(\w+)'>", r"\1", message).replace("typing.", "")
+    message = explain(message)
+    message = re.sub(r"^(\w+\.\w+): ", r"--\1: ", message)
+    message = message.removeprefix("argument ")
     unknown = re.search(r"[Uu]nrecognized arguments: (--[\w.-]+)", message)
     if unknown:
         known = [
@@ -87,5 +88,5 @@ def _explain(message: str, arguments: list[str]) -> str:
         ]
         known += ["--run", "--overwrite", "--print_config", "--help"]
         option = unknown.group(1)
-        return f"unknown option {option}{nearest(option, known)} (--help lists all)"
+        return f"unknown option {option}{nearest(option, known)} --help lists all."
     return message

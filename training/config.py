@@ -2,6 +2,8 @@
 
 import dataclasses
 import difflib
+import math
+import re
 import textwrap
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +13,7 @@ import docstring_parser
 import jsonargparse
 import yaml
 
-from kformer.choices import NormPosition, Positions, Tying
+from kformer.choices import Activation, NormPosition, Positions, Tying
 from kformer.errors import InputError
 
 PRESETS = Path(__file__).resolve().parent / "presets"
@@ -65,7 +67,7 @@ class ModelConfig:
         num_encoder_layers: Depth of the encoder.
         num_decoder_layers: Depth of the decoder.
         norm: pre (normalise before each sub-layer; trains easily) or post (after; the paper).
-        activation: Of the feed-forward networks: relu, gelu, swish, or another Keras activation.
+        activation: Of the feed-forward networks: relu, gelu or swish.
         positions: sinusoidal (the paper), sinusoidal_halves (Marian), learned or none.
         max_length: Number of learned positions, the end token included; null otherwise.
         attention_bias: Add a bias in the projections of attention; the paper has none.
@@ -84,7 +86,7 @@ class ModelConfig:
     num_encoder_layers: int = 3
     num_decoder_layers: int = 3
     norm: NormPosition = "pre"
-    activation: str = "relu"
+    activation: Activation = "relu"
     positions: Positions = "sinusoidal"
     max_length: int | None = None
     attention_bias: bool = False
@@ -144,7 +146,7 @@ class ScoringConfig:
         samples: How many validation sentences are shown with their translations.
     """
 
-    bleu_tokenize: str = "13a"
+    bleu_tokenize: Literal["13a", "zh", "ja-mecab", "ko-mecab", "intl", "char", "none"] = "13a"
     samples: int = 4
 
 
@@ -165,7 +167,7 @@ SECTIONS = {section.name: section.default_factory for section in dataclasses.fie
 def add_sections(parser: jsonargparse.ArgumentParser) -> None:
     """Gives a parser an option `--section.key` for every key."""
     for name, section in SECTIONS.items():
-        parser.add_argument(f"--{name}", type=section, default=section(), help=section.__doc__)
+        parser.add_argument(f"--{name}", type=section, default=section())
 
 
 def config_file(preset: str) -> Path:
@@ -180,7 +182,7 @@ def config_file(preset: str) -> Path:
     path = Path(preset)
     if path.suffix not in (".yaml", ".yml"):
         raise InputError(
-            f"unknown preset {preset!r}{nearest(preset, known)}. Presets: {', '.join(known)}; "
+            f"unknown preset {preset!r}{nearest(preset, known)} Presets: {', '.join(known)}; "
             "a configuration file must end in .yaml"
         )
     if not path.is_file():
@@ -205,13 +207,32 @@ def read_config(path: Path) -> dict[str, Any]:
     for section, keys in content.items():
         if section not in SECTIONS:
             raise InputError(f"{path}: unknown section {section}{nearest(section, SECTIONS)}")
+        if keys is None:  # All of its keys are commented out.
+            content[section] = keys = {}
         if not isinstance(keys, dict):
             raise InputError(f"{path}: section {section} must hold keys. Received: {keys!r}")
         known = [key.name for key in dataclasses.fields(SECTIONS[section])]
         for key in keys:
             if key not in known:
                 raise InputError(f"{path}: unknown key {section}.{key}{nearest(key, known)}")
-    return content
+            if keys[key] is None and getattr(SECTIONS[section], key) is not None:
+                raise InputError(f"{path}: {section}.{key} must not be null")
+    parser = jsonargparse.ArgumentParser(exit_on_error=False)
+    add_sections(parser)
+    try:
+        parsed = parser.parse_object(content)
+    except (jsonargparse.ArgumentError, TypeError) as error:
+        raise InputError(f"{path}: {explain(error)}") from error
+    return {
+        section: {key: parsed[section][key] for key in keys} for section, keys in content.items()
+    }
+
+
+def explain(error: Exception) -> str:
+    """One line for what jsonargparse says in several."""
+    message = re.sub(r"\s+", " ", str(error)).strip()
+    message = re.sub(r'^Parser key "([^"]+)": ', r"\1: ", message)
+    return re.sub(r"<class '(\w+)'>", r"\1", message).replace("typing.", "")
 
 
 def load_config(path: Path) -> Config:
@@ -220,8 +241,8 @@ def load_config(path: Path) -> Config:
     Raises:
         InputError: as `read_config` and `check`.
     """
-    content = read_config(path)
-    return check(Config(**{name: SECTIONS[name](**content.get(name, {})) for name in SECTIONS}))
+    parsed = read_config(path)
+    return check(Config(**{name: SECTIONS[name](**parsed.get(name, {})) for name in SECTIONS}))
 
 
 def check(config: Config) -> Config:
@@ -253,8 +274,10 @@ def check(config: Config) -> Config:
         value = getattr(train, key)
         if value is not None and not value > 0:
             raise InputError(f"train.{key} must be above 0. Received: {value}")
-    if train.seed < 0 or config.scoring.samples < 0:
-        raise InputError("train.seed and scoring.samples must not be negative")
+    for section, key in ((train, "seed"), (config.scoring, "samples")):
+        value = getattr(section, key)
+        if value < 0:
+            raise InputError(f"{_name(section)}.{key} must not be negative. Received: {value}")
     if model.d_model % model.num_heads:
         raise InputError(
             "model.d_model must be a multiple of model.num_heads. "
@@ -291,15 +314,17 @@ def to_yaml(config: Config) -> str:
         lines += [f"# {documented.short_description}", f"{section}:"]
         for key, value in dataclasses.asdict(getattr(config, section)).items():
             lines += [f"  # {line}" for line in textwrap.wrap(meanings[key], 92)]
-            lines.append(f"  {yaml.safe_dump({key: value}, allow_unicode=True).strip()}")
+            lines.append(
+                f"  {yaml.safe_dump({key: value}, allow_unicode=True, width=math.inf).strip()}"
+            )
         lines.append("")
     return "\n".join(lines)
 
 
 def nearest(word: str, known) -> str:
-    """ ", did you mean X?" if something known is near, else nothing."""
+    """How a sentence on a wrong name ends: with the nearest right one, if any is near."""
     close = difflib.get_close_matches(str(word), list(known), n=1, cutoff=0.5)
-    return f", did you mean {close[0]}?" if close else ""
+    return f", did you mean {close[0]}?" if close else "."
 
 
 def _name(section) -> str:

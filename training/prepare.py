@@ -7,6 +7,7 @@ from pathlib import Path
 
 import keras
 
+from kformer.errors import InputError
 from kformer.models import Transformer
 from kformer.optimizers import Adam, Muon
 from kformer.run_folder import RunFolder
@@ -60,6 +61,9 @@ def prepare_text(config: Config, run: RunFolder) -> PreparedText:
     valid = build_store(
         read_pairs(run.text("valid")), tokenizers, run.data / "valid", _LONGEST_SCORED
     )
+    if config.model.positions == "learned":
+        for part in ("valid", "test"):
+            _refuse_too_long(corpus, run, part, tokenizers, config.model.max_length)
     return PreparedText(tokenizers, train, valid, reports)
 
 
@@ -86,6 +90,19 @@ def build_optimizer(config: Config, dtype: str) -> keras.optimizers.Optimizer:
         compute_dtype="bfloat16" if dtype == "mixed_bfloat16" else "float32",
         global_clipnorm=train.clip_norm,
     )
+
+
+def _refuse_too_long(
+    corpus: Corpus, run: RunFolder, part: Part, tokenizers: Tokenizers, positions: int
+) -> None:
+    for number, pair in enumerate(read_pairs(run.text(part)), 1):
+        for tokenizer, text in zip(tokenizers, pair, strict=True):
+            length = int(tokenizer.tokenize([text]).row_lengths()[0]) + 1
+            if length > positions:
+                raise InputError(
+                    f"{corpus.specs[part] or corpus.specs['train']}: {part} pair {number} has "
+                    f"{length} tokens, the end included; model.max_length is {positions}"
+                )
 
 
 def _write_pairs(pairs: Iterator[Pair], path: Path) -> None:

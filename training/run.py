@@ -22,12 +22,16 @@ def main(arguments: list[str] | None = None) -> int:
 def _run(arguments: list[str], began: float) -> int:
     parser = jsonargparse.ArgumentParser(
         prog="python -m training.run",
+        usage="%(prog)s [PRESET|CONFIG.yaml] [--run DIR] [--SECTION.KEY VALUE ...]",
         description="Train a translation model on parallel text, score it, and leave all of it in "
         "a run folder. Presets: tiny (a smoke run), small (the default: minutes on two CPU "
         "cores), base and big (the paper's, for GPUs).",
         exit_on_error=False,
+        print_config=None,  # Theirs would catch ours.
     )
-    parser.add_argument("--run", help="run folder to make (default: runs/PRESET-DATE)")
+    parser.add_argument(
+        "--run", metavar="DIR", help="run folder to make; if not given, runs/PRESET-DATE"
+    )
     parser.add_argument("--overwrite", action="store_true", help="replace an existing run folder")
     parser.add_argument(
         "--print_config", action="store_true", help="print the configuration, explained, and stop"
@@ -40,6 +44,8 @@ def _run(arguments: list[str], began: float) -> int:
     folder = Path(parsed.run or Path("runs") / stamped)
     if folder.exists() and not parsed.overwrite:
         raise InputError(f"{folder}: exists. Name another with --run, or replace it: --overwrite")
+    if folder.exists() and not (folder / "config.yaml").is_file():
+        raise InputError(f"{folder}: not a run folder, so it is not replaced. Name another: --run")
     # Loads TensorFlow, which takes seconds: not before the command line is known to be right.
     import_tensorflow()
     from training.session import train

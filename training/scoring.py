@@ -50,7 +50,12 @@ def score(
             f"scoring.bleu_tokenize must be one of {', '.join(sorted(BLEU.TOKENIZERS))}. "
             f"Received: {bleu_tokenize}"
         )
-    bleu, chrf = BLEU(tokenize=bleu_tokenize), CHRF()
+    try:
+        bleu, chrf = BLEU(tokenize=bleu_tokenize), CHRF()
+    except RuntimeError as error:
+        raise InputError(
+            f"scoring.bleu_tokenize {bleu_tokenize}: {' '.join(str(error).split())}"
+        ) from error
     translations, references = list(translations), [list(references)]
     return Scores(
         bleu.corpus_score(translations, references).score,

@@ -37,7 +37,7 @@ from training.config import Config, to_yaml
 from training.data import evaluation_batches, read_pairs, training_batches
 from training.precision import resolve_precision
 from training.prepare import PreparedText, build_model, build_optimizer, prepare_text
-from training.scoring import score_run
+from training.scoring import score, score_run
 
 
 def train(config: Config, folder: Path, began: float) -> int:
@@ -55,6 +55,7 @@ def train(config: Config, folder: Path, began: float) -> int:
     Raises:
         InputError: the corpus cannot be used, and nothing is left behind; or training diverged.
     """
+    score(["a"], ["a"], config.scoring.bleu_tokenize)
     # Seeding frees every tokenizer alive, so it comes before the first is made.
     keras.utils.set_random_seed(config.train.seed)
     run = RunFolder(folder)
@@ -193,14 +194,20 @@ def _percent(part: int, whole: int) -> str:
 @contextlib.contextmanager
 def _making(run: RunFolder) -> Iterator[RunFolder]:
     """A hidden folder beside the run's, which takes its place, whole, at the end."""
-    partial = run.path.with_name(f".{run.path.name}.{secrets.token_hex(4)}.partial")
+    path = run.path.resolve()
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    missing = [parent for parent in path.parents if not parent.exists()]
     try:
         partial.mkdir(parents=True)
         yield RunFolder(partial)
-        if run.path.exists():
-            shutil.rmtree(run.path)
-        partial.rename(run.path)
+        if path.exists():
+            shutil.rmtree(path)
+        partial.rename(path)
     except OSError as error:
-        raise InputError(f"{error.filename or run.path}: {error.strerror}") from error
+        raise InputError(f"{error.filename or path}: {error.strerror}") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+        if not path.exists():
+            for parent in missing:
+                with contextlib.suppress(OSError):
+                    parent.rmdir()

@@ -4,6 +4,7 @@ import keras
 import tensorflow as tf
 
 from kformer.choices import Positions
+from kformer.ids import PAD_ID
 from kformer.layers.config import ArgumentsConfig
 from kformer.layers.dropout import Dropout
 
@@ -121,13 +122,17 @@ class PositionalEmbedding(ArgumentsConfig, keras.layers.Layer):
 
     def _learned_positions(self, ids, start):
         """float32 (1 or batch, length, d_model)."""
-        length = ids.shape[1]
         too_long = f"Longer than the {self.max_length} learned positions (`max_length`)."
-        if isinstance(start, int) and length is not None and start + length > self.max_length:
-            raise ValueError(f"{too_long} Received: {start + length} positions")
         positions = _positions(ids, start)
+        # A batch may be padded to any width: which position padding has is all one.
+        last = tf.minimum(positions, self.max_length - 1)
+        positions = tf.where(tf.equal(ids, PAD_ID), last, positions)
         # Where lengths are known in a graph only, gathering would clamp or give zeros on a GPU.
-        checked = tf.debugging.assert_less(positions, self.max_length, message=too_long)
+        try:
+            checked = tf.debugging.assert_less(positions, self.max_length, message=too_long)
+        except tf.errors.InvalidArgumentError as error:
+            received = int(tf.reduce_max(positions)) + 1
+            raise ValueError(f"{too_long} Received: {received} positions") from error
         with tf.control_dependencies([] if checked is None else [checked]):
             return tf.gather(self.position_table, positions)
 

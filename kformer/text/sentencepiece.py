@@ -4,8 +4,10 @@ import io
 import itertools
 import random
 import re
+import tempfile
 from collections.abc import Iterable, Iterator
-from typing import Literal, Self
+from pathlib import Path
+from typing import Any, Literal, Self
 
 import sentencepiece
 import tensorflow as tf
@@ -21,6 +23,9 @@ from kformer.text.tokenizer import RESERVED_PIECES, Tokenizer
 _SPACE_MARK, _TYPED_SPACE_MARK = "\u2581", "\x01"
 # The trainer's own mark for rare characters: it would skip every line that holds one.
 _TRAINER_UNKNOWN = "\u2585"
+# "U+0002 becomes a space": no normalized text has it, so nothing changes. With no rule at all
+# TensorFlow Text prints a note on standard error for each tokenizer it loads.
+_NO_RULES = "2\t20\n"
 # BPE counts positions within a word in 16 bits, and Chinese or Thai lines are single words.
 _LONGEST_LINE = 4000
 
@@ -113,12 +118,10 @@ class SentencePieceTokenizer(Tokenizer):
         if first is None:
             raise InputError("no text to learn a vocabulary from: texts is empty or all blank")
 
-        model = io.BytesIO()
         errors: list[Exception] = []
         try:
-            sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=_keep_error(itertools.chain([first], lines), errors),
-                model_writer=model,
+            model = _train(
+                _keep_error(itertools.chain([first], lines), errors),
                 model_type=model_type,
                 vocab_size=vocab_size,
                 hard_vocab_limit=False,
@@ -129,8 +132,6 @@ class SentencePieceTokenizer(Tokenizer):
                 unk_id=UNK_ID,
                 bos_id=START_ID,
                 eos_id=END_ID,
-                # The texts are normalized already, by the very code that serves.
-                normalization_rule_name="identity",
                 remove_extra_whitespaces=False,
                 max_sentence_length=4 * _LONGEST_LINE,
                 num_threads=16,  # Fixed: sums over threads round differently for another number.
@@ -147,7 +148,7 @@ class SentencePieceTokenizer(Tokenizer):
                 f"bytes and their characters): raise it or lower character_coverage. "
                 f"Received: {vocab_size}"
             ) from error
-        return cls(model.getvalue())
+        return cls(model)
 
     @property
     def vocab_size(self) -> int:
@@ -193,6 +194,21 @@ def _sample(lines: Iterator[str], size: int, seed: int) -> list[str]:
         elif (place := choose.randrange(index + 1)) < size:
             sample[place] = line
     return sample
+
+
+def _train(lines: Iterator[str], **options: Any) -> bytes:
+    """The model that the trainer makes of texts that are normalized already."""
+    model = io.BytesIO()
+    with tempfile.TemporaryDirectory() as folder:
+        rules = Path(folder) / "rules.tsv"
+        rules.write_text(_NO_RULES)
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=lines,
+            model_writer=model,
+            normalization_rule_tsv=str(rules),
+            **options,
+        )
+    return model.getvalue()
 
 
 def _keep_error(lines: Iterator[str], errors: list[Exception]) -> Iterator[str]:

@@ -46,6 +46,10 @@ def random_gradients(shapes, updates=5, seed=1):
     ]
 
 
+def muon_whose_adam_has(rate, **options):
+    return Muon(4 * rate, adam_rate_ratio=0.25, **options)
+
+
 def assert_close(got, expected, **tolerance):
     for one, other in zip(got, expected, strict=True):
         np.testing.assert_allclose(one, other, **{"rtol": 2e-5, "atol": 1e-6, **tolerance})
@@ -60,9 +64,16 @@ def test_adam_is_keras_adam(clipnorm):
     assert_close(got, train(reference, variables(shapes), gradients))
 
 
-@pytest.mark.parametrize("optimizer", [Adam, Muon])
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda **options: Adam(0.01, **options),
+        lambda **options: muon_whose_adam_has(0.01, **options),
+    ],
+    ids=["adam", "muon"],
+)
 @pytest.mark.parametrize("clipnorm", [None, 0.5])
-def test_a_sparse_gradient_updates_as_the_dense_one_it_stands_for(optimizer, clipnorm):
+def test_a_sparse_gradient_updates_as_the_dense_one_it_stands_for(build, clipnorm):
     """What `tf.gather` gives for an untied embedding, with an id that occurs twice."""
     shapes = {"embedding": (6, 3), "bias": (4,)}
     sparse, dense = [], []
@@ -71,7 +82,7 @@ def test_a_sparse_gradient_updates_as_the_dense_one_it_stands_for(optimizer, cli
         slices = tf.IndexedSlices(rows, tf.constant([4, 1, 4]), tf.constant([6, 3]))
         sparse.append([slices, bias])
         dense.append([tf.convert_to_tensor(slices), bias])
-    got = train(optimizer(0.01, global_clipnorm=clipnorm), variables(shapes), sparse)
+    got = train(build(global_clipnorm=clipnorm), variables(shapes), sparse)
     reference = keras.optimizers.Adam(0.01, **ADAM, global_clipnorm=clipnorm)
     assert_close(got, train(reference, variables(shapes), dense))
 
@@ -80,10 +91,10 @@ def test_a_sparse_gradient_updates_as_the_dense_one_it_stands_for(optimizer, cli
 def test_muon_on_a_matrix_is_keras_muon(shape):
     shapes = {"kernel": shape, "bias": (5,)}
     gradients = random_gradients(shapes)
-    got = train(Muon(0.01), variables(shapes), gradients)
+    got = train(Muon(0.01, adam_rate_ratio=0.3), variables(shapes), gradients)
     reference = keras.optimizers.Muon(
         0.01, adam_beta_1=0.9, adam_beta_2=0.98, epsilon=1e-9, weight_decay=None,
-        adam_weight_decay=None,
+        adam_weight_decay=None, adam_lr_ratio=0.3,
     )  # fmt: skip
     assert_close(got, train(reference, variables(shapes), gradients), rtol=1e-4, atol=1e-5)
 
@@ -112,7 +123,7 @@ def small_model(**options):
 @pytest.mark.parametrize("tie", ["none", "target", "all"])
 def test_muon_leaves_tables_output_biases_and_norms_to_adam(tie):
     results = []
-    for optimizer in (Muon(0.01), Adam(0.01)):
+    for optimizer in (muon_whose_adam_has(0.01), Adam(0.01)):
         model = small_model(tie=tie, output_bias=True, positions="learned", max_length=9)
         weights = model.trainable_weights
         shapes = {weight.path: weight.shape for weight in weights}
@@ -155,10 +166,13 @@ def test_orthogonalising_a_zero_matrix_gives_zero():
     "optimizer",
     [
         Adam(NoamSchedule(8, 3), beta_1=0.8, beta_2=0.95, epsilon=1e-7, global_clipnorm=0.3),
-        Muon(0.02, 0.9, 4, "bfloat16", 0.8, 0.95, 1e-7, global_clipnorm=0.3),
+        Muon(
+            0.02, momentum=0.9, adam_rate_ratio=0.7, iterations_newton_schulz=4,
+            compute_dtype="bfloat16", beta_1=0.8, beta_2=0.95, epsilon=1e-7, global_clipnorm=0.3,
+        ),
     ],
     ids=["adam", "muon"],
-)
+)  # fmt: skip
 def test_an_optimizer_comes_back_from_its_config_the_same(optimizer):
     restored = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
     assert type(restored) is type(optimizer)

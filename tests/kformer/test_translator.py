@@ -80,6 +80,11 @@ def test_no_texts_give_no_translations():
     assert build_translator().translate([]) == []
 
 
+def test_a_string_that_is_not_in_a_list_is_refused():
+    with pytest.raises(InputError, match="list"):
+        build_translator().translate("aa bb")
+
+
 def test_a_translation_that_never_ends_is_cut_by_the_length_of_its_own_source():
     texts = texts_of(1, 10, 3)
     translator = build_translator(bias={END: -1e9}, length_factor=1.5, length_margin=4)

@@ -130,6 +130,27 @@ def test_the_working_folder_is_no_run_folder(refusal, write):
     assert refusal("--run=.", "--overwrite", f"--data.train={write('text.tsv', TSV)}")
 
 
+def test_validation_text_longer_than_the_learned_positions_is_refused(refusal, write):
+    spec = write("text.tsv", TSV)
+    write("long.tsv", " ".join(WORDS * 3) + "\tlang\n" + TSV)
+    text = refusal(
+        "--run=r", f"--data.train={spec}", "--data.valid=long.tsv", "--data.max_length=20",
+        "--model.positions=learned", "--model.max_length=21",
+    )  # fmt: skip
+    assert "model.max_length" in text and "long.tsv" in text
+
+
+def test_learned_positions_need_no_room_for_the_padding_of_batches(write, folder, capfd):
+    """Widths are multiples of 4 in training and of 8 in translation; 6 tokens and END are 7."""
+    spec = write("text.tsv", TSV)
+    status = main(
+        [*SMALL, "--run=r", f"--data.train={spec}", "--data.max_length=6",
+         "--tokenizer.kind=word", "--model.positions=learned", "--model.max_length=7"]
+    )  # fmt: skip
+    assert status == 0, capfd.readouterr().err
+    assert (folder / "r" / "scores.json").is_file()
+
+
 def test_training_that_diverges_ends_in_one_line_and_saves_no_ruined_model(write, folder, capfd):
     spec = write("text.tsv", TSV)
     status = main(

@@ -35,13 +35,20 @@ class Corpus:
     def pairs(self, part: Part, report: CorpusReport | None = None) -> Iterator[Pair]:
         """The pairs of a part, read anew; see `read_pairs` for `report` and errors."""
         if self.specs[part] is None:
-            return self._split.select(read_pairs(self.specs["train"], report), part)
-        pairs = read_pairs(self.specs[part], report)
+            return self._select(report, part)
         given = [name for name, spec in self.specs.items() if spec is not None]
         if part != "train" or len(given) == len(self.specs):
-            return pairs
+            return read_pairs(self.specs[part], report)
         # What is given elsewhere need not be held out: it stays in training.
-        return self._split.select(pairs, *given)
+        return self._select(report, *given)
+
+    def _select(self, report: CorpusReport | None, *parts: Part) -> Iterator[Pair]:
+        report = CorpusReport() if report is None else report
+        for pair in read_pairs(self.specs["train"], report):
+            if self._split.part(pair.source) in parts:
+                yield pair
+            else:
+                report.kept -= 1  # Another part's report has it.
 
     @cached_property
     def _split(self) -> Split:

@@ -1,0 +1,194 @@
+"""From a file of pairs to translations, by the command lines, as a user would."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from training.config import load_config
+
+ROOT = Path(__file__).resolve().parents[2]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "2"}
+
+COLOURS = {"red": "rot", "green": "grün", "blue": "blau", "white": "weiß", "black": "schwarz"}
+SIZES = {"big": "groß", "small": "klein", "new": "neu", "old": "alt"}
+THINGS = {"house": "haus", "car": "auto", "book": "buch", "fish": "fisch", "ship": "schiff"}
+PLACES = {"here": "hier", "there": "dort", "today": "heute"}
+PAIRS = [
+    (f"the {colour} {thing} is {size} {place}", f"{COLOURS[colour]}: {THINGS[thing]}, "
+     f"{SIZES[size]} {PLACES[place]}")
+    for colour in COLOURS for size in SIZES for thing in THINGS for place in PLACES
+]  # fmt: skip
+
+
+def command(*words, **options):
+    return subprocess.Popen(
+        [sys.executable, "-m", *map(str, words)],
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        **options,
+    )
+
+
+def finish(process, timeout=180):
+    out, err = process.communicate(timeout=timeout)
+    return process.returncode, out, err
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("journey")
+    text = "".join(f"{source}\t{target}\n" for source, target in PAIRS)
+    (folder / "pairs.tsv").write_text(text, "utf-8")
+    return folder
+
+
+def training(folder, run, **train):
+    """The words of a small run, made in `folder`."""
+    train = {"validate_every": 2, "warmup_updates": 2, "batch_tokens": 256, **train}
+    return [
+        "training.run", "tiny", "--run", run, "--data.train=pairs.tsv", "--model.d_model=32",
+        "--tokenizer.vocab_size=500", "--scoring.samples=2",
+        *(f"--train.{key}={value}" for key, value in train.items()),
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def trained(folder):
+    """A run of four updates: its folder, and what it printed."""
+    status, out, err = finish(command(*training(folder, "run", updates=4), cwd=folder))
+    assert status == 0, err
+    return folder / "run", out
+
+
+@pytest.fixture(scope="module")
+def interrupted(folder):
+    """A long run, in place of an older one, that was interrupted after its first round."""
+    run = folder / "interrupted"
+    run.mkdir()
+    (run / "config.yaml").write_text("")
+    (run / "samples.txt").write_text("of the old run\n")
+    words = training(folder, "interrupted", updates=100_000, validate_every=5)
+    process = command(*words, "--overwrite", cwd=folder)
+    metrics, deadline = run / "metrics.jsonl", time.monotonic() + 120
+    while not (metrics.exists() and metrics.read_text()) and process.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    return run, *finish(process)
+
+
+def test_training_tells_what_it_trains_on_and_how_it_goes(trained):
+    _, out = trained
+    assert re.search(r"train +2\d\d pairs", out)
+    assert re.search(r"valid +\d+ pairs, [\d,]+ source and [\d,]+ target tokens", out)
+    assert re.search(r"vocabulary +\d+ joint pieces, unigram", out)
+    assert re.search(r"model +[\d,]+ parameters, (float32|mixed_bfloat16)", out)
+    for update in (2, 4):
+        assert re.search(rf"update {update}/4 .*BLEU [\d.]+.* [\d,]+ tokens/s", out)
+    assert re.search(r"BLEU [\d.]+  \(nrefs:1\|case:mixed\|.*tok:13a\|.*version:", out)
+
+
+def test_the_counts_of_the_parts_add_up_to_the_corpus(trained):
+    _, out = trained
+    kept = re.findall(r"^  (?:train|valid|test) +(\d+) pairs kept", out, re.MULTILINE)
+    assert len(kept) == 3 and sum(map(int, kept)) == len(PAIRS)
+
+
+def test_a_run_folder_holds_all_that_a_run_leaves(trained):
+    run, _ = trained
+    for name in (
+        "config.yaml", "tokenizer/joint.model", "best/model.keras", "checkpoints/last.keras",
+        "data/valid.tsv", "data/test.tsv", "metrics.jsonl", "samples.txt", "scores.json",
+    ):  # fmt: skip
+        assert (run / name).stat().st_size > 0, name
+    assert list((run / "logs").glob("events.out.tfevents.*"))
+    assert not list(run.parent.rglob("*.partial*"))
+
+
+def test_the_configuration_of_a_run_is_resolved(trained):
+    config = load_config(trained[0] / "config.yaml")
+    assert (config.train.updates, config.tokenizer.vocab_size, config.model.d_ff) == (4, 500, 128)
+
+
+def test_metrics_have_a_line_a_round(trained):
+    rounds = [json.loads(line) for line in (trained[0] / "metrics.jsonl").open()]
+    assert [figures["update"] for figures in rounds] == [2, 4]
+    for key in ("loss", "val_loss", "val_perplexity", "val_bleu", "val_chrf", "tokens_per_second"):
+        assert all(figures[key] >= 0 for figures in rounds)
+
+
+def test_samples_are_of_the_validation_text(trained):
+    run, _ = trained
+    samples = (run / "samples.txt").read_text("utf-8")
+    valid = [line.split("\t") for line in (run / "data/valid.tsv").read_text("utf-8").splitlines()]
+    shown = re.findall(r"^  source       (.*)\n.*\n  reference    (.*)$", samples, re.MULTILINE)
+    assert len(shown) == 2 * 2
+    assert {tuple(pair) for pair in shown} <= {tuple(pair) for pair in valid} <= set(PAIRS)
+
+
+def test_evaluating_a_run_that_was_moved_gives_the_score_of_its_training(trained, tmp_path):
+    moved = tmp_path / "moved"
+    shutil.copytree(trained[0], moved)
+    output = tmp_path / "translations.txt"
+    status, out, err = finish(
+        command("training.evaluate", "moved", "--output", output, cwd=tmp_path)
+    )
+    assert status == 0, err
+    scores = json.loads((moved / "scores.json").read_text())
+    assert f"BLEU {scores['bleu']:.2f}  ({scores['bleu_signature']})" in out
+    assert f"chrF {scores['chrf']:.2f}  ({scores['chrf_signature']})" in out
+    tests = (moved / "data/test.tsv").read_text("utf-8").count("\n")
+    assert output.read_text("utf-8").count("\n") == tests
+
+
+def test_a_file_is_translated_line_by_line(trained, folder):
+    (folder / "input.txt").write_text(f"{PAIRS[0][0]}\n\nthe blue fish", "utf-8")
+    status, out, err = finish(command("kformer.translate", "run", "input.txt", cwd=folder))
+    assert status == 0, err
+    lines = out.split("\n")
+    assert len(lines) == 4 and lines[1] == lines[3] == ""
+
+
+def test_a_missing_run_is_told_in_one_line_by_every_command(tmp_path):
+    waiting = [
+        command("training.evaluate", "nowhere", cwd=tmp_path),
+        command("kformer.translate", "nowhere", cwd=tmp_path, stdin=subprocess.DEVNULL),
+    ]
+    for process in waiting:
+        status, out, err = finish(process)
+        assert (status, out) == (2, "")
+        # TensorFlow's own notes, of a missing GPU for one, may come before.
+        assert re.search(r"(?:^|\n)error: nowhere: .*\n$", err) and "Traceback" not in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupted_run_ends_with_status_130_and_says_so(interrupted):
+    run, status, out, err = interrupted
+    assert status == 130, err
+    assert "interrupted" in out and "Traceback" not in err
+    assert not list(run.parent.rglob("*.partial*"))
+
+
+def test_an_interrupted_run_can_be_used(interrupted, folder):
+    run, *_ = interrupted
+    assert (run / "checkpoints/last.keras").is_file()
+    (folder / "one.txt").write_text("the blue fish is big\n")
+    status, out, err = finish(command("kformer.translate", run, "one.txt", cwd=folder))
+    assert status == 0, err
+    assert out.count("\n") == 1
+
+
+def test_overwriting_leaves_nothing_of_the_old_run(interrupted):
+    run, *_ = interrupted
+    assert "of the old run" not in (run / "samples.txt").read_text("utf-8")
+    assert (run / "config.yaml").read_text()

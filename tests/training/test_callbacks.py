@@ -1,0 +1,389 @@
+import json
+import math
+from types import SimpleNamespace
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from kformer.losses import MaskedCrossEntropy
+from kformer.metrics import Perplexity, TokenAccuracy
+from kformer.models import Transformer
+from kformer.optimizers import Adam
+from kformer.run_folder import RunFolder
+from kformer.schedules import LinearSchedule
+from training import callbacks
+from training.callbacks import (
+    Checkpoints,
+    MetricsFile,
+    Progress,
+    Samples,
+    TensorBoardLog,
+    Throughput,
+    TimeLimit,
+    TranslationScores,
+    UpdateLimit,
+    clock,
+)
+from training.data import Pair
+from training.scoring import score
+
+PAIRS = [Pair(f"source {i}", f"a b c d e target {i}") for i in range(7)]
+LOGS = {
+    "loss": 3.5, "accuracy": 0.25, "perplexity": 33.1, "val_loss": 3.25, "val_accuracy": 0.5,
+    "val_perplexity": 25.8, "val_bleu": 12.5, "val_chrf": 30.25, "learning_rate": 0.001,
+    "tokens_per_second": 1234.5, "update": 20,
+}  # fmt: skip
+
+
+class FakeModel:
+    """Writes a number as its file, and counts its updates."""
+
+    def __init__(self):
+        self.version = 0
+        self.optimizer = SimpleNamespace(iterations=0)
+        self.stop_training = False
+
+    def save(self, path):
+        path.write_text(str(self.version))
+
+
+class FakeTranslator:
+    """Translates correctly but for the texts that it is told to miss."""
+
+    def __init__(self, missed=()):
+        self.missed = missed
+
+    def translate(self, texts):
+        correct = {pair.source: pair.target for pair in PAIRS}
+        return ["missed" if text in self.missed else correct[text] for text in texts]
+
+
+@pytest.fixture
+def run(tmp_path):
+    return RunFolder(tmp_path)
+
+
+@pytest.fixture
+def model():
+    return FakeModel()
+
+
+@pytest.fixture
+def clock_at(monkeypatch):
+    """Sets the time that the callbacks see."""
+    now = SimpleNamespace(seconds=0.0)
+    monkeypatch.setattr(callbacks, "time", SimpleNamespace(perf_counter=lambda: now.seconds))
+
+    def clock_at(seconds):
+        now.seconds = seconds
+
+    return clock_at
+
+
+def set_up(callback, model):
+    callback.set_model(model)
+    return callback
+
+
+def after_round(callback, **logs):
+    logs = {**LOGS, **logs}
+    callback.on_epoch_end(0, logs)
+    return logs
+
+
+def scored(missed=()):
+    return TranslationScores(FakeTranslator(missed), PAIRS, "13a")
+
+
+# Checkpoints
+
+
+def test_the_best_model_is_kept_through_a_worse_round(run, model):
+    checkpoints = set_up(Checkpoints(run), model)
+    for model.version, bleu in enumerate([10.0, 20.0, 15.0, 20.0], start=1):
+        after_round(checkpoints, val_bleu=bleu)
+    assert run.last_model.read_text() == "4"
+    assert run.best_model.read_text() == "2"
+
+
+def test_a_first_round_of_bleu_0_is_the_best_so_far(run, model):
+    after_round(set_up(Checkpoints(run), model), val_bleu=0.0)
+    assert run.best_model.exists()
+
+
+@pytest.mark.parametrize("loss", [math.nan, math.inf])
+def test_a_ruined_model_is_not_saved(run, model, loss):
+    checkpoints = set_up(Checkpoints(run), model)
+    model.version = 1
+    after_round(checkpoints, val_bleu=10.0)
+    model.version = 2
+    after_round(checkpoints, loss=loss, val_bleu=99.0)
+    assert run.last_model.read_text() == run.best_model.read_text() == "1"
+
+
+def test_saving_between_rounds_makes_a_best_model_only_where_there_is_none(run, model):
+    checkpoints = set_up(Checkpoints(run), model)
+    model.version = 1
+    checkpoints.save()
+    model.version = 2
+    checkpoints.save()
+    assert (run.last_model.read_text(), run.best_model.read_text()) == ("2", "1")
+
+
+# Limits
+
+
+def test_training_stops_at_its_last_update_and_not_before(model):
+    limit = set_up(UpdateLimit(3), model)
+    stopped = []
+    for model.optimizer.iterations in (1, 2, 3):
+        limit.on_train_batch_end(0)
+        stopped.append(model.stop_training)
+    assert stopped == [False, False, True]
+
+
+def test_an_update_that_overflowed_does_not_count(model):
+    limit = set_up(UpdateLimit(2), model)
+    for model.optimizer.iterations in (1, 1, 1):
+        limit.on_train_batch_end(0)
+    assert not model.stop_training
+
+
+def test_training_stops_early_enough_for_a_last_validation_and_the_test(model, clock_at):
+    limit = set_up(TimeLimit(100.0, began=10.0), model)
+    clock_at(50)
+    limit.on_train_batch_end(0)
+    limit.on_test_begin()
+    clock_at(60)  # Ten seconds of validation: twenty and a margin are needed at the end.
+    after_round(limit)
+    stopped = []
+    for seconds in (70, 87, 90):
+        clock_at(seconds)
+        limit.on_train_batch_end(0)
+        stopped.append(model.stop_training)
+    assert stopped == [False, False, True]
+
+
+def test_without_a_validation_so_far_the_limit_is_the_deadline(model, clock_at):
+    limit = set_up(TimeLimit(100.0, began=10.0), model)
+    for seconds, stops in ((109, False), (111, True)):
+        clock_at(seconds)
+        limit.on_train_batch_end(0)
+        assert model.stop_training == stops
+
+
+# Scores and samples
+
+
+def test_a_round_is_scored_as_sacrebleu_scores_it():
+    scores = scored(missed=["source 2", "source 5"])
+    logs = after_round(scores)
+    references = [pair.target for pair in PAIRS]
+    expected = score(FakeTranslator(scores.translator.missed).translate(scores.sources), references)
+    assert (logs["val_bleu"], logs["val_chrf"]) == (expected.bleu, expected.chrf)
+    assert 0 < expected.bleu < 100
+
+
+@pytest.mark.parametrize(
+    ("count", "rows"),
+    [(0, []), (1, [0]), (2, [0, 3]), (7, range(7)), (20, range(7))],
+)
+def test_samples_are_spread_over_the_text_and_none_comes_twice(run, count, rows):
+    scores = scored()
+    after_round(scores)
+    samples = Samples(scores, run, count)
+    after_round(samples)
+    expected = [(PAIRS[row].source, PAIRS[row].target, PAIRS[row].target) for row in rows]
+    assert samples.latest == expected
+
+
+def test_the_samples_file_tells_how_translations_change(run):
+    scores = scored(missed=["source 0"])
+    samples = Samples(scores, run, 1)
+    after_round(scores)
+    after_round(samples, update=20, val_bleu=12.5)
+    scores.translator.missed = ()
+    after_round(scores)
+    after_round(samples, update=40, val_bleu=100.0)
+    assert run.samples.read_text("utf-8").split("\n") == [
+        "update 20  BLEU 12.50",
+        "  source       source 0",
+        "  translation  missed",
+        f"  reference    {PAIRS[0].target}",
+        "update 40  BLEU 100.00",
+        "  source       source 0",
+        f"  translation  {PAIRS[0].target}",
+        f"  reference    {PAIRS[0].target}",
+        "",
+    ]
+
+
+# Logs
+
+
+def test_metrics_are_a_line_of_json_a_round(run, model, clock_at):
+    metrics = set_up(MetricsFile(run), model)
+    clock_at(12.34)
+    after_round(metrics)
+    after_round(metrics, update=40, loss=np.float32(1.5))
+    first, second = map(json.loads, run.metrics.read_text().splitlines())
+    assert first == {**LOGS, "seconds": 12.3}
+    assert (second["update"], second["loss"]) == (40, 1.5)
+
+
+def test_metrics_of_a_diverged_round_are_still_json(run, model):
+    after_round(set_up(MetricsFile(run), model), loss=math.nan, val_loss=math.inf)
+
+    def refuse(name):
+        raise AssertionError(f"{name} is no JSON")
+
+    (line,) = run.metrics.read_text().splitlines()
+    figures = json.loads(line, parse_constant=refuse)
+    assert figures["loss"] is None and figures["val_bleu"] == LOGS["val_bleu"]
+
+
+def test_tensorboard_reads_every_figure_and_the_samples(run, model):
+    scores = scored(missed=["source 0"])
+    samples = Samples(scores, run, 2)
+    log = set_up(TensorBoardLog(run, samples), model)
+    for update in (20, 40):
+        after_round(scores)
+        after_round(samples)
+        after_round(log, update=update, loss=update / 10)
+    log.on_train_end()
+    events = EventAccumulator(str(run.logs))
+    events.Reload()
+    tags = {
+        "train/loss": "loss", "train/accuracy": "accuracy", "train/perplexity": "perplexity",
+        "validation/loss": "val_loss", "validation/accuracy": "val_accuracy",
+        "validation/perplexity": "val_perplexity", "validation/BLEU": "val_bleu",
+        "validation/chrF": "val_chrf", "optimizer/learning_rate": "learning_rate",
+        "speed/tokens_per_second": "tokens_per_second",
+    }  # fmt: skip
+    assert set(events.Tags()["tensors"]) == {*tags, "samples"}
+    for tag, name in tags.items():
+        points = [(e.step, tf.make_ndarray(e.tensor_proto).item()) for e in events.Tensors(tag)]
+        values = [2.0, 4.0] if name == "loss" else [LOGS[name]] * 2
+        assert points == [(20, pytest.approx(values[0])), (40, pytest.approx(values[1]))]
+    text = tf.make_ndarray(events.Tensors("samples")[-1].tensor_proto).item().decode()
+    assert text.split("\n") == [
+        "| source | translation | reference |",
+        "|---|---|---|",
+        f"| source 0 | missed | {PAIRS[0].target} |",
+        f"| source 3 | {PAIRS[3].target} | {PAIRS[3].target} |",
+    ]
+
+
+def test_a_bar_in_a_sample_does_not_break_the_table(run, model):
+    samples = SimpleNamespace(latest=[("a|b", "c", "d|")])
+    log = set_up(TensorBoardLog(run, samples), model)
+    after_round(log)
+    log.on_train_end()
+    events = EventAccumulator(str(run.logs))
+    events.Reload()
+    text = tf.make_ndarray(events.Tensors("samples")[0].tensor_proto).item().decode()
+    assert text.split("\n")[2] == "| a\\|b | c | d\\| |"
+
+
+def test_progress_marks_the_rounds_that_are_the_best_so_far(run, model, capsys):
+    samples = SimpleNamespace(latest=[("Quelle", "source", "spring")])
+    progress = set_up(Progress(100, samples), model)
+    progress.on_train_begin()
+    for bleu in (0.0, 12.5, 11.0, 13.0):
+        progress.on_epoch_begin(0)
+        after_round(progress, val_bleu=bleu)
+    out = capsys.readouterr().out
+    rounds = [line for line in out.split("\n") if line.startswith("update 20/100")]
+    assert ["(best)" in line for line in rounds] == [True, True, False, True]
+    assert "BLEU 12.50" in rounds[1] and "1,234 tokens/s" in rounds[1]
+    assert out.count("    Quelle\n    -> source\n    == spring\n") == 4
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(0, "0:00"), (59.6, "1:00"), (65, "1:05"), (7389, "2:03:09")]
+)
+def test_times_are_shown_as_on_a_clock(seconds, shown):
+    assert clock(seconds) == shown
+
+
+# In `fit`
+
+
+class Recorder(keras.callbacks.Callback):
+    def __init__(self):
+        super().__init__()
+        self.rounds = []
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.rounds.append(dict(logs))
+
+
+# Labels: 5 + 2 + 3 tokens of the first batch, 2 of the second.
+BATCHES = [
+    (([[4, 3], [5, 3], [6, 3]], [[2, 5, 6, 7, 4], [2, 5, 0, 0, 0], [2, 4, 4, 0, 0]]),
+     [[5, 6, 7, 4, 3], [5, 3, 0, 0, 0], [4, 4, 3, 0, 0]]),
+    (([[4, 3]], [[2, 5, 0, 0]]), [[5, 3, 0, 0]]),
+]  # fmt: skip
+TOKENS = [10, 2]
+
+
+def batches():
+    ids = tf.TensorSpec((None, None), tf.int32)
+    return tf.data.Dataset.from_generator(lambda: BATCHES, output_signature=((ids, ids), ids))
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """Rounds of two updates, of 10 and 2 target tokens, by a clock that ticks at each update."""
+    model = Transformer(
+        9, 9, d_model=8, num_heads=2, d_ff=8, num_encoder_layers=1, num_decoder_layers=1
+    )
+    model.compile(
+        Adam(LinearSchedule(0.01, 2, 5)),
+        MaskedCrossEntropy(),
+        metrics=[TokenAccuracy(), Perplexity()],
+        run_eagerly=True,
+    )
+    seconds = iter(range(1000))
+    recorder, throughput = Recorder(), Throughput()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(callbacks, "time", SimpleNamespace(perf_counter=lambda: float(next(seconds))))
+        model.fit(
+            batches().repeat(),
+            validation_data=batches().repeat(2),
+            steps_per_epoch=2,
+            epochs=9,
+            callbacks=[UpdateLimit(5), throughput, recorder],
+            verbose=0,
+        )
+    return model, recorder.rounds, throughput
+
+
+def test_fit_ends_at_the_last_update_after_a_last_validation(fitted):
+    model, rounds, _ = fitted
+    assert int(model.optimizer.iterations) == 5
+    assert [logs["update"] for logs in rounds] == [2, 4, 5]
+    assert all(math.isfinite(logs["val_loss"]) for logs in rounds)
+
+
+def test_throughput_counts_the_target_tokens_of_training_without_padding(fitted):
+    _, rounds, throughput = fitted
+    # A tick an update. The first one of the run, which is traced, counts for nothing, and so does
+    # validation, with twice the tokens.
+    expected = [TOKENS[1] / 1, sum(TOKENS) / 2, TOKENS[0] / 1]
+    assert [logs["tokens_per_second"] for logs in rounds] == pytest.approx(expected)
+    assert throughput.average == pytest.approx((TOKENS[1] + sum(TOKENS) + TOKENS[0]) / 4)
+
+
+def test_there_is_an_average_throughput_of_a_run_that_never_began():
+    assert Throughput().average == 0.0
+
+
+def test_the_rate_logged_is_that_of_the_schedule(fitted):
+    _, rounds, _ = fitted
+    schedule = LinearSchedule(0.01, 2, 5)
+    expected = [float(schedule(logs["update"])) for logs in rounds]
+    assert [logs["learning_rate"] for logs in rounds] == pytest.approx(expected)
