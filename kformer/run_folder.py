@@ -88,13 +88,18 @@ class RunFolder:
             raise InputError(f"{path}: not a readable kformer model ({reason})") from error
 
     def load(self) -> tuple[SequenceModel, Tokenizers]:
-        """The best model and the vocabularies, checked against each other.
+        """The best model, in float32, and the vocabularies, checked against each other.
+
+        A model trained in mixed precision keeps float32 weights. In float32 its translations do
+        not depend on what a sentence is batched with, nor on the hardware it was trained on.
 
         Raises:
             InputError: a file is missing or damaged, or their sizes differ.
         """
         tokenizers = self.load_tokenizers()
-        model = self.load_model()
+        saved = self.load_model()
+        model = type(saved).from_config({**saved.get_config(), "dtype": "float32"})
+        model.set_weights(saved.get_weights())
         check_vocabulary_sizes(model, tokenizers, self.tokenizer)
         return model, tokenizers
 

@@ -112,6 +112,8 @@ class TrainConfig:
             last update).
         warmup_updates: Updates until the peak.
         label_smoothing: Share of the target probability spread over the vocabulary.
+        weight_decay: Share of each weight, times the learning rate, taken off at each update;
+            biases and norms keep theirs.
         clip_norm: Longest global gradient; longer ones are scaled down. Null: never.
         validate_every: Updates between validations (loss, BLEU, samples, checkpoints).
         patience: Stop after so many validations without a better BLEU. Null: never.
@@ -129,6 +131,7 @@ class TrainConfig:
     schedule: Literal["noam", "inverse_sqrt", "linear"] = "linear"
     warmup_updates: int = 200
     label_smoothing: float = 0.1
+    weight_decay: float = 0.0
     clip_norm: float | None = None
     validate_every: int = 250
     patience: int | None = None
@@ -263,7 +266,7 @@ def check(config: Config) -> Config:
             raise InputError(f"{_name(section)}.{key} must be at least 1. Received: {value}")
     for section, key in (
         (model, "dropout"), (model, "attention_dropout"), (model, "activation_dropout"),
-        (train, "label_smoothing"),
+        (train, "label_smoothing"), (train, "weight_decay"),
     ):  # fmt: skip
         value = getattr(section, key)
         if not 0 <= value < 1:

@@ -83,12 +83,14 @@ def build_optimizer(config: Config, dtype: str) -> keras.optimizers.Optimizer:
         rate = InverseSqrtSchedule(train.learning_rate, train.warmup_updates)
     else:
         rate = LinearSchedule(train.learning_rate, train.warmup_updates, train.updates)
+    options = {
+        "global_clipnorm": train.clip_norm,
+        "weight_decay": train.weight_decay or None,
+    }
     if train.optimizer == "adam":
-        return Adam(rate, global_clipnorm=train.clip_norm)
+        return Adam(rate, **options)
     return Muon(
-        rate,
-        compute_dtype="bfloat16" if dtype == "mixed_bfloat16" else "float32",
-        global_clipnorm=train.clip_norm,
+        rate, compute_dtype="bfloat16" if dtype == "mixed_bfloat16" else "float32", **options
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 import sentencepiece
 import tensorflow as tf
 import tensorflow_text as tf_text
+from sentencepiece import sentencepiece_model_pb2
 
 from kformer.errors import InputError
 from kformer.ids import END_ID, PAD_ID, START_ID, UNK_ID
@@ -208,7 +209,9 @@ def _train(lines: Iterator[str], **options: Any) -> bytes:
             normalization_rule_tsv=str(rules),
             **options,
         )
-    return model.getvalue()
+    proto = sentencepiece_model_pb2.ModelProto.FromString(model.getvalue())
+    proto.normalizer_spec.ClearField("normalization_rule_tsv")  # The path of a file that is gone.
+    return proto.SerializeToString(deterministic=True)
 
 
 def _keep_error(lines: Iterator[str], errors: list[Exception]) -> Iterator[str]:

@@ -1,0 +1,39 @@
+"""Whether training learns what it should, on the corpus that comes with the package."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def train(folder, *arguments):
+    subprocess.run(
+        [sys.executable, "-m", "training.run", *arguments, "--run", str(folder)],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
+    rounds = (folder / "metrics.jsonl").read_text().splitlines()
+    return json.loads(rounds[-1]), json.loads((folder / "scores.json").read_text())
+
+
+@pytest.mark.slow
+def test_a_fifth_of_the_default_run_already_translates(tmp_path):
+    """Far from its best, but no model that ignores the source, the order of words or most of the
+    gradient gets here: copying sources scores about 5 BLEU, and a language model none."""
+    last, scores = train(
+        tmp_path / "run", "small", "--train.updates", "350", "--train.validate_every", "350"
+    )
+    assert last["val_perplexity"] < 20
+    assert last["val_accuracy"] > 0.42
+    assert scores["bleu"] > 10
+
+
+def test_the_smoke_run_learns_something_of_the_corpus(tmp_path):
+    last, _ = train(tmp_path / "run", "tiny")
+    # Guessing among the 1,000 pieces evenly would be 1000.
+    assert last["val_perplexity"] < 400
