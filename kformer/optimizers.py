@@ -17,7 +17,7 @@ class Adam(keras.optimizers.Optimizer):
         beta_2: decay of the squared gradient's mean.
         epsilon: added to the root of it.
         **kwargs: of `keras.optimizers.Optimizer`, such as `global_clipnorm` or `weight_decay`,
-            which is decoupled and leaves biases and norms alone.
+            which is decoupled (AdamW).
 
     Source:
         Kingma and Ba, "Adam: A Method for Stochastic Optimization", 2015; the defaults are those
@@ -31,7 +31,6 @@ class Adam(keras.optimizers.Optimizer):
         self.beta_1 = beta_1
         self.beta_2 = beta_2
         self.epsilon = epsilon
-        self.exclude_from_weight_decay(var_names=["bias", "gamma", "beta"])
 
     def build(self, variables):
         if self.built:

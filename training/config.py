@@ -112,8 +112,7 @@ class TrainConfig:
             last update).
         warmup_updates: Updates until the peak.
         label_smoothing: Share of the target probability spread over the vocabulary.
-        weight_decay: Share of each weight, times the learning rate, taken off at each update;
-            biases and norms keep theirs.
+        weight_decay: Share of each weight, times the learning rate, taken off at each update.
         clip_norm: Longest global gradient; longer ones are scaled down. Null: never.
         validate_every: Updates between validations (loss, BLEU, samples, checkpoints).
         patience: Stop after so many validations without a better BLEU. Null: never.

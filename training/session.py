@@ -4,8 +4,10 @@ import contextlib
 import json
 import math
 import os
+import resource
 import secrets
 import shutil
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -80,7 +82,7 @@ def train(config: Config, folder: Path, began: float) -> int:
     interrupted = _fit(config, run, model, prepared, throughput, began)
     print(
         f"\ntrained     {int(model.optimizer.iterations):,} updates, "
-        f"{throughput.average:,.0f} target tokens/s"
+        f"{throughput.average:,.0f} target tokens/s, peak memory {_peak_gigabytes():.1f} GB"
     )
     if interrupted:
         print(f"interrupted; what was learned so far can be used: {folder}")
@@ -176,6 +178,12 @@ def _show_text(config: Config, prepared: PreparedText) -> None:
         else (f"{source.vocab_size:,} source and {target.vocab_size:,} target")
     )
     print(f"vocabulary  {sizes} pieces, {config.tokenizer.kind}")
+
+
+def _peak_gigabytes() -> float:
+    """The most main memory this process has held so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak * (1 if sys.platform == "darwin" else 1024) / 1e9
 
 
 def _device() -> str:
