@@ -1,0 +1,1 @@
+"""Export of run folders for serving. Nothing is exported yet."""

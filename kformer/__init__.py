@@ -1,0 +1,1 @@
+"""Transformer translation models with Keras 3 on TensorFlow: layers, models, text and search."""

@@ -51,7 +51,7 @@ def parse_config(
         parser.set_defaults(_dotted(read_config(config_file(preset))))
         parsed = parser.parse_args(arguments)
     except (jsonargparse.ArgumentError, TypeError) as error:
-        raise InputError(_explain(str(error), arguments)) from error
+        raise InputError(_explain(error)) from error
     sections = {name: SECTIONS[name](**vars(parsed[name])) for name in SECTIONS}
     return check(Config(**sections)), parsed
 
@@ -74,9 +74,9 @@ def _dotted(content: dict[str, dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _explain(message: str, arguments: list[str]) -> str:
-    """One line for what jsonargparse says in several, with the nearest right name."""
-    message = explain(message)
+def _explain(error: Exception) -> str:
+    """One line for what jsonargparse says of a command line, with the nearest right name."""
+    message = explain(error)
     message = re.sub(r"^(\w+\.\w+): ", r"--\1: ", message)
     message = message.removeprefix("argument ")
     unknown = re.search(r"[Uu]nrecognized arguments: (--[\w.-]+)", message)

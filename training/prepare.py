@@ -1,5 +1,6 @@
 """From a configuration to what training needs: vocabulary, token stores and the model."""
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -26,6 +27,11 @@ from training.data import (
 
 # Validation and test text is never left out for its length; this only bounds a line gone wrong.
 _LONGEST_SCORED = 10_000
+# Most lines a vocabulary is learned from: a sample as large gives the same pieces for all that
+# matters, and more would not fit into memory.
+_LEARNED_FROM = 2_000_000
+# Seconds between signs of life on a large corpus.
+_PAUSE = 10.0
 
 
 @dataclass(frozen=True)
@@ -48,12 +54,12 @@ def prepare_text(config: Config, run: RunFolder) -> PreparedText:
     reports: dict[Part, CorpusReport] = {part: CorpusReport() for part in ("valid", "test")}
     run.data.mkdir(parents=True)
     for part, report in reports.items():
-        _write_pairs(corpus.pairs(part, report), run.text(part))
+        _write_pairs(_shown(corpus.pairs(part, report), f"reading {part}"), run.text(part))
     tokenizers = _learn(config.tokenizer, corpus)
     tokenizers.save(run.tokenizer)
     reports["train"] = CorpusReport()
     train = build_store(
-        corpus.pairs("train", reports["train"]),
+        _shown(corpus.pairs("train", reports["train"]), "tokenising"),
         tokenizers,
         run.data / "train",
         config.data.max_length,
@@ -118,17 +124,32 @@ def _write_pairs(pairs: Iterator[Pair], path: Path) -> None:
             file.write("\t".join(side.replace("\t", " ") for side in pair) + "\n")
 
 
+def _shown(pairs: Iterator[Pair], doing: str) -> Iterator[Pair]:
+    """The pairs, with a line now and then of how many have gone by."""
+    shown = time.monotonic()
+    for count, pair in enumerate(pairs, start=1):
+        yield pair
+        if time.monotonic() - shown > _PAUSE:
+            shown = time.monotonic()
+            print(f"  {doing}: {count:,} pairs", flush=True)
+
+
 def _learn(config: TokenizerConfig, corpus: Corpus) -> Tokenizers:
+    def pairs():
+        return _shown(corpus.pairs("train"), "reading for the vocabulary")
+
     if config.joint:
-        joint = _learn_one(config, chain.from_iterable(corpus.pairs("train")))
+        joint = _learn_one(config, chain.from_iterable(pairs()))
         return Tokenizers(joint, joint)
     return Tokenizers(
-        _learn_one(config, (pair.source for pair in corpus.pairs("train"))),
-        _learn_one(config, (pair.target for pair in corpus.pairs("train"))),
+        _learn_one(config, (pair.source for pair in pairs())),
+        _learn_one(config, (pair.target for pair in pairs())),
     )
 
 
 def _learn_one(config: TokenizerConfig, texts: Iterator[str]) -> Tokenizer:
     if config.kind == "word":
         return WordTokenizer.learn(texts, config.vocab_size, config.min_frequency)
-    return SentencePieceTokenizer.learn(texts, config.vocab_size, config.kind)
+    return SentencePieceTokenizer.learn(
+        texts, config.vocab_size, config.kind, max_sentences=_LEARNED_FROM
+    )

@@ -57,6 +57,7 @@ def train(config: Config, folder: Path, began: float) -> int:
     Raises:
         InputError: the corpus cannot be used, and nothing is left behind; or training diverged.
     """
+    # A tokenizer that is not installed should be told now, not after the first round.
     score(["a"], ["a"], config.scoring.bleu_tokenize)
     # Seeding frees every tokenizer alive, so it comes before the first is made.
     keras.utils.set_random_seed(config.train.seed)
