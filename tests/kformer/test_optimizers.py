@@ -270,3 +270,12 @@ def test_a_fresh_process_goes_on_exactly_where_the_saved_model_was(reopened, nam
         np.testing.assert_allclose(
             arrays[f"weight {index}"], weight.numpy(), rtol=1e-6, atol=1e-7, err_msg=weight.path
         )
+
+
+@pytest.mark.parametrize("kind", [Adam, Muon])
+def test_weight_decay_takes_its_share_times_the_rate_of_every_weight(kind):
+    """Decoupled: with a gradient of zero nothing else moves a weight."""
+    start = np.random.default_rng(0).normal(size=(3, 4)).astype("float32")
+    variable = keras.Variable(start)
+    kind(0.1, weight_decay=0.2).apply([tf.zeros((3, 4))], [variable])
+    np.testing.assert_allclose(variable, start * (1 - 0.1 * 0.2), rtol=1e-6)

@@ -107,8 +107,8 @@ OTHER = Config(
     ),
     TrainConfig(
         updates=700, batch_tokens=333, optimizer="muon", learning_rate=1e-7, schedule="noam",
-        warmup_updates=17, label_smoothing=0.0, clip_norm=1.5, validate_every=9, patience=3,
-        max_minutes=2.5, precision="mixed_float16", seed=12345678901,
+        warmup_updates=17, label_smoothing=0.0, weight_decay=0.2, clip_norm=1.5,
+        validate_every=9, patience=3, max_minutes=2.5, precision="mixed_float16", seed=12345678901,
     ),
     ScoringConfig(bleu_tokenize="zh", samples=0),
 )  # fmt: skip
