@@ -34,6 +34,9 @@ def main(arguments: list[str] | None = None) -> int:
         # The reader has what it wanted, as in `... | head`. Python would flush once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        print(f"error: {error.filename or 'output'}: {error.strerror}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         return 130
     return 0

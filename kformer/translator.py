@@ -91,9 +91,10 @@ class Translator(tf.Module):
         """
         if isinstance(texts, str | bytes):
             raise InputError(f"texts must be a list of strings. Received: {texts!r}")
+        texts = list(texts)
         if not texts:
             return []
-        ids = self.tokenizers.source.tokenize(tf.constant(list(texts)))
+        ids = self.tokenizers.source.tokenize(tf.constant(texts))
         lengths = ids.row_lengths().numpy()
         self._refuse_too_long(lengths)
         translations = [""] * len(texts)

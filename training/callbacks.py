@@ -250,14 +250,16 @@ class Checkpoints(keras.callbacks.Callback):
     def __init__(self, run: RunFolder):
         super().__init__()
         self.run = run
-        self.best = -1.0
+        self.best = (-1.0, -math.inf)
 
     def on_epoch_end(self, epoch, logs=None):
         if not math.isfinite(logs["loss"]):
             return
         self.run.save_model(self.model, self.run.last_model)
-        if logs[BEST] > self.best:
-            self.best = logs[BEST]
+        # A small text may score the same, or nothing, round after round: then the loss decides.
+        reached = (logs[BEST], -logs["val_loss"])
+        if reached > self.best:
+            self.best = reached
             self.run.save_model(self.model, self.run.best_model)
 
     def save(self):

@@ -1,6 +1,7 @@
 """What the command lines share: options made from the configuration, and errors in one line."""
 
 import dataclasses
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -62,6 +63,13 @@ def run_command(command: Callable[[], int]) -> int:
         return command()
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        # Who read the output has had enough of it. Python would flush once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except OSError as error:
+        print(f"error: {error.filename or 'output'}: {error.strerror}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

@@ -280,6 +280,8 @@ def check(config: Config) -> Config:
         value = getattr(section, key)
         if value < 0:
             raise InputError(f"{_name(section)}.{key} must not be negative. Received: {value}")
+    if train.seed >= 2**32:
+        raise InputError(f"train.seed must be below 2**32. Received: {train.seed}")
     if model.d_model % model.num_heads:
         raise InputError(
             "model.d_model must be a multiple of model.num_heads. "

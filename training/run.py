@@ -50,7 +50,7 @@ def _run(arguments: list[str], began: float) -> int:
     import_tensorflow()
     from training.session import train
 
-    return train(config, folder, began)
+    return train(config, folder, parsed.overwrite, began)
 
 
 if __name__ == "__main__":

@@ -81,7 +81,7 @@ def score_run(
     Raises:
         InputError: the folder is incomplete or the text cannot be read.
     """
-    pairs = list(read_pairs(data or run.text("test")))
+    pairs = list(read_pairs(run.text("test") if data is None else data))
     translator = Translator.from_run(run.path)
     translations = translator.translate([pair.source for pair in pairs])
     return translations, score(translations, [pair.target for pair in pairs], bleu_tokenize)

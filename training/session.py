@@ -42,13 +42,13 @@ from training.prepare import PreparedText, build_model, build_optimizer, prepare
 from training.scoring import score, score_run
 
 
-def train(config: Config, folder: Path, began: float) -> int:
+def train(config: Config, folder: Path, overwrite: bool, began: float) -> int:
     """Makes a run folder: prepares the text, trains, and scores the best model on the test.
 
     Args:
         config: what to train.
-        folder: the run folder to make. One that exists is replaced, but only once the text of
-            the new run is prepared.
+        folder: the run folder to make.
+        overwrite: whether to replace one that exists, once all of the new run is prepared.
         began: when the run started, by `time.perf_counter`.
 
     Returns:
@@ -62,20 +62,19 @@ def train(config: Config, folder: Path, began: float) -> int:
     # Seeding frees every tokenizer alive, so it comes before the first is made.
     keras.utils.set_random_seed(config.train.seed)
     run = RunFolder(folder)
-    with _making(run) as partial:
+    dtype = resolve_precision(config.train.precision)
+    with _making(run, overwrite) as partial:
         prepared = prepare_text(config, partial)
         partial.config.write_text(to_yaml(config), "utf-8")
+        model = build_model(config.model, prepared.tokenizers, dtype)
+        model.compile(
+            build_optimizer(config, dtype),
+            MaskedCrossEntropy(config.train.label_smoothing),
+            metrics=[TokenAccuracy(), Perplexity()],
+            # Every width of batch would be compiled anew.
+            jit_compile=False,
+        )
     _show_text(config, prepared)
-
-    dtype = resolve_precision(config.train.precision)
-    model = build_model(config.model, prepared.tokenizers, dtype)
-    model.compile(
-        build_optimizer(config, dtype),
-        MaskedCrossEntropy(config.train.label_smoothing),
-        metrics=[TokenAccuracy(), Perplexity()],
-        # Every width of batch would be compiled anew.
-        jit_compile=False,
-    )
     print(f"model       {model.count_params():,} parameters, {dtype}")
     print(f"device      {_device()}")
     print(f"run folder  {folder}, tensorboard --logdir {run.logs}\n", flush=True)
@@ -201,7 +200,7 @@ def _percent(part: int, whole: int) -> str:
 
 
 @contextlib.contextmanager
-def _making(run: RunFolder) -> Iterator[RunFolder]:
+def _making(run: RunFolder, overwrite: bool) -> Iterator[RunFolder]:
     """A hidden folder beside the run's, which takes its place, whole, at the end."""
     path = run.path.resolve()
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
@@ -209,9 +208,16 @@ def _making(run: RunFolder) -> Iterator[RunFolder]:
     try:
         partial.mkdir(parents=True)
         yield RunFolder(partial)
+        if path.exists() and not overwrite:
+            raise InputError(f"{run.path}: was made by another run meanwhile. Name another: --run")
         if path.exists():
-            shutil.rmtree(path)
-        partial.rename(path)
+            # Renamed first, so that at no moment is a run half there.
+            old = partial.with_suffix(".old")
+            path.rename(old)
+            partial.rename(path)
+            shutil.rmtree(old)
+        else:
+            partial.rename(path)
     except OSError as error:
         raise InputError(f"{error.filename or path}: {error.strerror}") from error
     finally:

@@ -110,6 +110,8 @@ class PositionalEmbedding(ArgumentsConfig, keras.layers.Layer):
         self.built = True
 
     def call(self, ids, start=0, training=False):
+        # Keras builds a model under tf.distribute on ids averaged over replicas, which are floats.
+        ids = tf.cast(ids, tf.int32)
         embedded = tf.gather(self.embedding, ids)
         if self.scale:
             embedded *= self.d_model**0.5

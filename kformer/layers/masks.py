@@ -1,5 +1,6 @@
 """Attention masks, made once from ids and passed as arguments. True means "may attend"."""
 
+import keras
 import tensorflow as tf
 
 from kformer.ids import PAD_ID
@@ -15,7 +16,7 @@ def padding_mask(ids: tf.Tensor, pad_id: int = PAD_ID) -> tf.Tensor:
     Returns:
         Boolean tensor (batch, 1, 1, length), to broadcast over heads and queries.
     """
-    return tf.not_equal(ids, pad_id)[:, tf.newaxis, tf.newaxis, :]
+    return keras.ops.not_equal(ids, pad_id)[:, None, None, :]
 
 
 def causal_mask(length: int | tf.Tensor) -> tf.Tensor:

@@ -119,7 +119,7 @@ class SentencePieceTokenizer(Tokenizer):
         if first is None:
             raise InputError("no text to learn a vocabulary from: texts is empty or all blank")
 
-        errors: list[Exception] = []
+        errors: list[BaseException] = []
         try:
             model = _train(
                 _keep_error(itertools.chain([first], lines), errors),
@@ -214,10 +214,10 @@ def _train(lines: Iterator[str], **options: Any) -> bytes:
     return proto.SerializeToString(deterministic=True)
 
 
-def _keep_error(lines: Iterator[str], errors: list[Exception]) -> Iterator[str]:
+def _keep_error(lines: Iterator[str], errors: list[BaseException]) -> Iterator[str]:
     """Notes what reading the texts raised: the trainer makes a RuntimeError of it."""
     try:
         yield from lines
-    except Exception as error:
+    except BaseException as error:
         errors.append(error)
         raise

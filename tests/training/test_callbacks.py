@@ -109,6 +109,13 @@ def test_the_best_model_is_kept_through_a_worse_round(run, model):
     assert run.best_model.read_text() == "2"
 
 
+def test_among_equal_scores_the_model_of_the_lower_loss_is_the_best(run, model):
+    checkpoints = set_up(Checkpoints(run), model)
+    for model.version, loss in enumerate([6.0, 5.0, 5.5], start=1):
+        after_round(checkpoints, val_bleu=0.0, val_loss=loss)
+    assert run.best_model.read_text() == "2"
+
+
 def test_a_first_round_of_bleu_0_is_the_best_so_far(run, model):
     after_round(set_up(Checkpoints(run), model), val_bleu=0.0)
     assert run.best_model.exists()

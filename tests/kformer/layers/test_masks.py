@@ -1,3 +1,4 @@
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -16,3 +17,9 @@ def test_causal_mask_shows_the_past_and_the_present():
     assert mask.dtype == tf.bool and mask.shape == (1, 1, 3, 3)
     np.testing.assert_array_equal(mask[0, 0], [[1, 0, 0], [1, 1, 0], [1, 1, 1]])
     np.testing.assert_array_equal(causal_mask(tf.constant(3)), mask)
+
+
+def test_a_padding_mask_can_be_part_of_a_functional_model():
+    ids = keras.Input((None,), dtype="int32")
+    model = keras.Model(ids, padding_mask(ids))
+    np.testing.assert_array_equal(model(tf.constant([[5, 0], [0, 7]]))[:, 0, 0], [[1, 0], [0, 1]])
