@@ -1,12 +1,12 @@
 """Translate text with a trained model: `python -m kformer.translate RUN [FILE]`."""
 
 import argparse
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from kformer.command_line import run_command
 from kformer.errors import InputError
 from kformer.quiet import import_tensorflow
 
@@ -19,30 +19,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m kformer.translate",
         description="Translate text, one line out for each line in; a blank line stays blank.",
+        allow_abbrev=False,
     )
     parser.add_argument("run", metavar="RUN", help="run folder, as training.run leaves it")
     parser.add_argument(
         "file", metavar="FILE", nargs="?", help="UTF-8 text; without it standard input is read"
     )
     options = parser.parse_args(arguments)
-    try:
-        _translate(options.run, options.file)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except BrokenPipeError:
-        # The reader has what it wanted, as in `... | head`. Python would flush once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except OSError as error:
-        print(f"error: {error.filename or 'output'}: {error.strerror}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    return 0
+    return run_command(lambda: _translate(options.run, options.file))
 
 
-def _translate(run: str, file: str | None) -> None:
+def _translate(run: str, file: str | None) -> int:
     with _open(file) as stream:
         # Not before the file is known to be there: loading takes seconds.
         import_tensorflow()
@@ -60,10 +47,13 @@ def _translate(run: str, file: str | None) -> None:
             done += len(lines)
             sys.stdout.buffer.write(output.encode())
             sys.stdout.buffer.flush()
+    return 0
 
 
 def _open(file: str | None) -> BinaryIO:
     if file is None:
+        if sys.stdin is None:
+            raise InputError("standard input is closed; name a FILE")
         return sys.stdin.buffer
     try:
         return Path(file).open("rb")

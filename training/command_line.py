@@ -1,10 +1,7 @@
-"""What the command lines share: options made from the configuration, and errors in one line."""
+"""Command-line options made from the configuration."""
 
 import dataclasses
-import os
 import re
-import sys
-from collections.abc import Callable
 from typing import Any
 
 import jsonargparse
@@ -55,25 +52,6 @@ def parse_config(
         raise InputError(_explain(error)) from error
     sections = {name: SECTIONS[name](**vars(parsed[name])) for name in SECTIONS}
     return check(Config(**sections)), parsed
-
-
-def run_command(command: Callable[[], int]) -> int:
-    """Runs a command; what the user can put right becomes one line on stderr and status 2."""
-    try:
-        return command()
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except BrokenPipeError:
-        # Who read the output has had enough of it. Python would flush once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
-    except OSError as error:
-        print(f"error: {error.filename or 'output'}: {error.strerror}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
 
 
 def _dotted(content: dict[str, dict[str, Any]]) -> dict[str, Any]:

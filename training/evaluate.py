@@ -4,9 +4,9 @@ import argparse
 import sys
 from pathlib import Path
 
+from kformer.command_line import run_command
 from kformer.errors import InputError
 from kformer.quiet import import_tensorflow
-from training.command_line import run_command
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -15,6 +15,7 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m training.evaluate",
         description="Translate the test text of a run with its best model; print BLEU and chrF "
         "with sacreBLEU's signatures.",
+        allow_abbrev=False,
     )
     parser.add_argument("run", metavar="RUN", help="run folder, as training.run leaves it")
     parser.add_argument(

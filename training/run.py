@@ -7,9 +7,10 @@ from pathlib import Path
 
 import jsonargparse
 
+from kformer.command_line import run_command
 from kformer.errors import InputError
 from kformer.quiet import import_tensorflow
-from training.command_line import parse_config, run_command
+from training.command_line import parse_config
 from training.config import DEFAULT_PRESET, to_yaml
 
 
@@ -28,6 +29,7 @@ def _run(arguments: list[str], began: float) -> int:
         "cores), base and big (the paper's, for GPUs).",
         exit_on_error=False,
         print_config=None,  # Theirs would catch ours.
+        allow_abbrev=False,
     )
     parser.add_argument(
         "--run", metavar="DIR", help="run folder to make; if not given, runs/PRESET-DATE"

@@ -160,5 +160,5 @@ def test_a_reader_that_leaves_early_is_no_error(run):
     )  # fmt: skip
     process.stdout.close()
     _, err = process.communicate(many, timeout=120)
-    assert process.returncode == 0
+    assert process.returncode == 141
     assert b"Traceback" not in err and b"Broken" not in err

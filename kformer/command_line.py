@@ -1,0 +1,40 @@
+"""How every command line ends: a status, and what the user can put right in one line."""
+
+import os
+import sys
+from collections.abc import Callable
+
+from kformer.errors import InputError
+
+
+def run_command(command: Callable[[], int]) -> int:
+    """Runs a command; what the user can put right becomes one line on stderr and status 2.
+
+    Args:
+        command: returns the exit status.
+
+    Returns:
+        That status; 2 after such an error; 130 if interrupted; 141 if whoever read the output
+        had enough of it.
+    """
+    try:
+        # Python has none of these where the shell closed it (`>&-`).
+        if sys.stdout is None:
+            raise InputError("standard output is closed; send it to a file or to /dev/null")
+        return command()
+    except InputError as error:
+        return _refuse(str(error))
+    except BrokenPipeError:
+        # Python would flush once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except OSError as error:
+        return _refuse(f"{error.filename or 'output'}: {error.strerror}")
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+def _refuse(message: str) -> int:
+    print(f"error: {message}", file=sys.stderr)
+    return 2
