@@ -27,6 +27,12 @@ class Adam(keras.optimizers.Optimizer):
     def __init__(
         self, learning_rate=1e-3, beta_1=0.9, beta_2=0.98, epsilon=1e-9, name="adam", **kwargs
     ):
+        if kwargs.get("gradient_accumulation_steps"):
+            raise ValueError(
+                "Keras' `gradient_accumulation_steps` takes means of means, drops what is left "
+                "over and runs schedules too fast; use larger batches. "
+                f"Received: gradient_accumulation_steps={kwargs['gradient_accumulation_steps']}"
+            )
         super().__init__(learning_rate=learning_rate, name=name, **kwargs)
         self.beta_1 = beta_1
         self.beta_2 = beta_2
@@ -47,16 +53,18 @@ class Adam(keras.optimizers.Optimizer):
     def update_step(self, gradient, variable, learning_rate):
         index = self._get_variable_index(variable)
         update = tf.cast(self.iterations.value, tf.float32) + 1
+        # The kernel wants every number in the variable's own dtype.
+        dtype = gradient.dtype
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
             m=self.momentums[index].value.handle,
             v=self.velocities[index].value.handle,
-            beta1_power=tf.pow(self.beta_1, update),
-            beta2_power=tf.pow(self.beta_2, update),
-            lr=tf.cast(learning_rate, tf.float32),
-            beta1=self.beta_1,
-            beta2=self.beta_2,
-            epsilon=self.epsilon,
+            beta1_power=tf.cast(tf.pow(self.beta_1, update), dtype),
+            beta2_power=tf.cast(tf.pow(self.beta_2, update), dtype),
+            lr=tf.cast(learning_rate, dtype),
+            beta1=tf.cast(self.beta_1, dtype),
+            beta2=tf.cast(self.beta_2, dtype),
+            epsilon=tf.cast(self.epsilon, dtype),
             grad=gradient,
         )
 
@@ -75,7 +83,8 @@ class Muon(Adam):
 
     The update of a matrix is the nearest matrix with equal singular values to its momentum, so
     that all directions are learned at one speed. It is scaled to the size that Adam's updates
-    have at the same rate. Embeddings, output layers, biases and norms are Adam's.
+    have at the same rate. Adam's are biases, norms, and the tables of embeddings and output
+    layers, known by "embedding" or "output_projection" in a variable's path.
 
     Differs from `keras.optimizers.Muon` in three ways: a fused projection of query, key and value
     is three matrices, not one; the products of the iteration are made in `compute_dtype`; Adam's
@@ -142,7 +151,8 @@ class Muon(Adam):
         blocks = tf.stack(tf.split(ahead, self._blocks[index], axis=1))
         scale = self.RMS_OF_ADAM * max(blocks.shape[1:]) ** 0.5
         update = tf.concat(tf.unstack(self.orthogonalize(blocks)), axis=1)
-        variable.assign_sub(tf.cast(learning_rate, tf.float32) * scale * update)
+        update = tf.cast(learning_rate, tf.float32) * scale * update
+        variable.assign_sub(tf.cast(update, variable.dtype))
 
     def orthogonalize(self, matrices):
         """The matrices (count, rows, columns) with all singular values near 1, as float32."""

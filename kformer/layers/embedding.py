@@ -112,7 +112,8 @@ class PositionalEmbedding(ArgumentsConfig, keras.layers.Layer):
     def call(self, ids, start=0, training=False):
         # Keras builds a model under tf.distribute on ids averaged over replicas, which are floats.
         ids = tf.cast(ids, tf.int32)
-        embedded = tf.gather(self.embedding, ids)
+        # Positions are added in float32 even where the table itself is of a half precision.
+        embedded = tf.cast(tf.gather(self.embedding, ids), tf.float32)
         if self.scale:
             embedded *= self.d_model**0.5
         if self.positions == "learned":
@@ -136,7 +137,7 @@ class PositionalEmbedding(ArgumentsConfig, keras.layers.Layer):
             received = int(tf.reduce_max(positions)) + 1
             raise ValueError(f"{too_long} Received: {received} positions") from error
         with tf.control_dependencies([] if checked is None else [checked]):
-            return tf.gather(self.position_table, positions)
+            return tf.cast(tf.gather(self.position_table, positions), tf.float32)
 
 
 def _positions(ids, start):

@@ -19,14 +19,15 @@ def padding_mask(ids: tf.Tensor, pad_id: int = PAD_ID) -> tf.Tensor:
     return keras.ops.not_equal(ids, pad_id)[:, None, None, :]
 
 
-def causal_mask(length: int | tf.Tensor) -> tf.Tensor:
+def causal_mask(ids: tf.Tensor) -> tf.Tensor:
     """Hides the future: position i sees positions 0 to i.
 
     Args:
-        length: number of positions, a Python integer or a scalar tensor.
+        ids: tensor (batch, length), of which only the length counts.
 
     Returns:
         Boolean tensor (1, 1, length, length), to broadcast over batch and heads.
     """
-    positions = tf.range(length)
-    return (positions[tf.newaxis, :] <= positions[:, tf.newaxis])[tf.newaxis, tf.newaxis]
+    # By a running sum, which also works where a functional model's length is not known yet.
+    positions = keras.ops.cumsum(keras.ops.ones_like(ids[:1, :], dtype="int32"), axis=1)
+    return (positions[:, None, :] <= positions[:, :, None])[:, None]

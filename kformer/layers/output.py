@@ -59,7 +59,7 @@ class OutputProjection(ArgumentsConfig, keras.layers.Layer):
         shape = tf.shape(x)
         logits = _float32_product(tf.reshape(x, [-1, self.d_model]), tf.convert_to_tensor(table))
         if self.use_bias:
-            logits = tf.nn.bias_add(logits, tf.convert_to_tensor(self.bias))
+            logits = tf.nn.bias_add(logits, tf.cast(self.bias, tf.float32))
         return tf.reshape(logits, [shape[0], shape[1], self.vocab_size])
 
 

@@ -209,7 +209,7 @@ class Transformer(ArgumentsConfig, SequenceModel):
         source_ids, target_ids = inputs
         encoded = self.encode(source_ids, training=training)
         x = self.target_embedding(target_ids, training=training)
-        mask = tf.logical_and(padding_mask(target_ids), causal_mask(tf.shape(target_ids)[1]))
+        mask = tf.logical_and(padding_mask(target_ids), causal_mask(target_ids))
         x = self.decoder(x, encoded.memory, mask, encoded.mask, training=training)
         return self._logits(x)
 

@@ -279,3 +279,26 @@ def test_weight_decay_takes_its_share_times_the_rate_of_every_weight(kind):
     variable = keras.Variable(start)
     kind(0.1, weight_decay=0.2).apply([tf.zeros((3, 4))], [variable])
     np.testing.assert_allclose(variable, start * (1 - 0.1 * 0.2), rtol=1e-6)
+
+
+@pytest.mark.parametrize("make", [Adam, Muon])
+def test_keras_accumulation_which_runs_schedules_too_fast_is_refused(make):
+    with pytest.raises(ValueError, match="Received: gradient_accumulation_steps=2"):
+        make(gradient_accumulation_steps=2)
+
+
+@pytest.mark.parametrize("make", [Adam, Muon])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
+def test_variables_of_another_precision_learn_too(make, dtype):
+    gradient = np.array([[0.5, -1.0], [2.0, -0.25]])
+    variable, reference = (
+        keras.Variable(np.ones([2, 2]), dtype=dtype),
+        keras.Variable(np.ones([2, 2])),
+    )
+    for weight in (variable, reference):
+        # An epsilon that float16 can hold.
+        make(0.1, epsilon=1e-6).apply([tf.constant(gradient, weight.dtype)], [weight])
+    assert variable.dtype == dtype
+    np.testing.assert_allclose(
+        tf.cast(variable, "float32"), reference, rtol=1e-5 if dtype == "float64" else 0.02
+    )

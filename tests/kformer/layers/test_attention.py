@@ -110,7 +110,7 @@ def test_projecting_memory_once_equals_attention_across(layer, mask, random):
 
 def test_steps_equal_causal_attention_at_every_position(layer, random):
     x = random(2, 4, 8)
-    expected = layer(x, attention_mask=causal_mask(4))
+    expected = layer(x, attention_mask=causal_mask(tf.zeros([1, 4])))
     cache = layer.empty_cache(2, 6)
     for time in range(4):
         output, cache = layer.step(x[:, time : time + 1], cache, tf.fill([2], time))
@@ -120,7 +120,7 @@ def test_steps_equal_causal_attention_at_every_position(layer, random):
 def test_steps_of_rows_at_different_positions_equal_causal_attention(layer, random):
     # The second row starts two steps late, and feeds its first token until then.
     x = random(2, 5, 8)
-    expected = layer(x, attention_mask=causal_mask(5))
+    expected = layer(x, attention_mask=causal_mask(tf.zeros([1, 5])))
     cache = layer.empty_cache(2, 5)
     for time in range(5):
         position = np.array([time, max(0, time - 2)], "int32")

@@ -74,7 +74,9 @@ def test_decoder_is_its_layers_and_in_pre_norm_a_last_norm(
 @NORMS
 def test_decoder_steps_equal_the_whole_with_its_cross_attention(norm, build, random, source_mask):
     decoder, x, memory = build(Decoder(2, **SIZES, norm=norm)), random(2, 3, 8), random(2, 4, 8)
-    expected, weights = decoder(x, memory, causal_mask(3), source_mask, return_weights=True)
+    expected, weights = decoder(
+        x, memory, causal_mask(tf.zeros([1, 3])), source_mask, return_weights=True
+    )
     caches, memories = decoder.empty_caches(2, 3), decoder.project_memory(memory)
     for time in range(3):
         output, caches, step_weights = decoder.step(

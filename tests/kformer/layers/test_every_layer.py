@@ -41,11 +41,17 @@ LAYERS = [
     (OutputProjection, dict(vocab_size=7, d_model=8, use_bias=True), [FLOATS]),
     (OutputProjection, dict(vocab_size=7, d_model=8, tied=True), [FLOATS, (7, 8)]),
 ]
-EVERY_LAYER = pytest.mark.parametrize(
-    ("cls", "arguments", "shapes"),
-    LAYERS,
-    ids=[f"{c.__name__}{i}" for i, (c, *_) in enumerate(LAYERS)],
-)
+
+
+def with_layers(layers):
+    return pytest.mark.parametrize(
+        ("cls", "arguments", "shapes"),
+        layers,
+        ids=[f"{cls.__name__}{index}" for index, (cls, *_) in enumerate(layers)],
+    )
+
+
+EVERY_LAYER = with_layers(LAYERS)
 
 
 @pytest.fixture
@@ -122,9 +128,27 @@ def test_implicit_masks_of_inputs_change_nothing(cls, arguments, shapes, inputs)
 
 
 @EVERY_LAYER
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
+def test_computes_where_all_is_of_one_precision(dtype, cls, arguments, shapes, inputs):
+    layer = cls(**arguments, dtype=dtype)
+    output = layer(*inputs)
+    assert output.dtype == ("float32" if cls is OutputProjection else dtype)
+    assert all(variable.dtype == dtype for variable in layer.trainable_variables)
+    plain = cls(**arguments)
+    plain.build(*(tensor.shape for tensor in inputs))
+    for mine, other in zip(plain.trainable_variables, layer.trainable_variables, strict=True):
+        mine.assign(other)
+    np.testing.assert_allclose(
+        tf.cast(output, "float32"),
+        plain(*inputs),
+        atol=1e-5 if dtype == "float64" else 0.1,
+        rtol=0.05,
+    )
+
+
+# A table, which a tied output is given, has no batch axis.
+@with_layers([layer for layer in LAYERS if not layer[1].get("tied")])
 def test_functional_model_infers_what_the_layer_computes(cls, arguments, shapes, inputs):
-    if cls is OutputProjection and arguments.get("tied"):
-        pytest.skip("a table has no batch axis")
     layer = cls(**arguments, dtype="mixed_bfloat16")
     dtype = tf.int32 if shapes is None else tf.float32
     symbols = [keras.Input([None, *t.shape[2:]], dtype=dtype) for t in inputs]
