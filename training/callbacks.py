@@ -124,15 +124,16 @@ class Progress(keras.callbacks.Callback):
     Args:
         updates: length of training.
         samples: the translations to show.
+        checkpoints: what knows whether a round was the best.
     """
 
-    def __init__(self, updates: int, samples: Samples):
+    def __init__(self, updates: int, samples: Samples, checkpoints: "Checkpoints"):
         super().__init__()
         self.updates = updates
         self.samples = samples
+        self.checkpoints = checkpoints
         self._terminal = sys.stdout.isatty()
         self._pause = 0.2 if self._terminal else 60.0
-        self._best = -1.0
 
     def on_train_begin(self, logs=None):
         self._began = time.perf_counter()
@@ -159,8 +160,7 @@ class Progress(keras.callbacks.Callback):
         sys.stdout.flush()
 
     def on_epoch_end(self, epoch, logs=None):
-        mark = " (best)" if logs[BEST] > self._best else ""
-        self._best = max(self._best, logs[BEST])
+        mark = " (best)" if self.checkpoints.improved else ""
         print(
             f"{chr(13) + chr(27) + '[K' if self._terminal else ''}"
             f"update {logs['update']}/{self.updates}  {clock(time.perf_counter() - self._began)}  "
@@ -241,7 +241,8 @@ class MetricsFile(keras.callbacks.Callback):
 
 
 class Checkpoints(keras.callbacks.Callback):
-    """Saves the model after each round, and once more as the best if its BLEU is.
+    """Saves the model after each round, and once more as the best if its BLEU is; `improved` says
+    whether the last round's was.
 
     Args:
         run: where the models go.
@@ -251,8 +252,10 @@ class Checkpoints(keras.callbacks.Callback):
         super().__init__()
         self.run = run
         self.best = (-1.0, -math.inf)
+        self.improved = False
 
     def on_epoch_end(self, epoch, logs=None):
+        self.improved = False
         if not math.isfinite(logs["loss"]):
             return
         self.run.save_model(self.model, self.run.last_model)
@@ -260,6 +263,7 @@ class Checkpoints(keras.callbacks.Callback):
         reached = (logs[BEST], -logs["val_loss"])
         if reached > self.best:
             self.best = reached
+            self.improved = True
             self.run.save_model(self.model, self.run.best_model)
 
     def save(self):
@@ -291,24 +295,50 @@ class TimeLimit(keras.callbacks.Callback):
     Args:
         seconds: wall time from `began` to the end of the run.
         began: when the run started, by `time.perf_counter`.
+        scores: what translates the validation text after each round.
+        test_sources: what is translated at the end.
     """
 
-    def __init__(self, seconds: float, began: float):
+    # Texts translated before the first round to learn how long a validation takes.
+    TRIED = 64
+
+    def __init__(
+        self,
+        seconds: float,
+        began: float,
+        scores: TranslationScores,
+        test_sources: Sequence[str],
+    ):
         super().__init__()
         self.deadline = began + seconds
+        self.scores = scores
+        # Validation and test by the work they are; a tenth for loading the best model.
+        share = _characters(test_sources) / max(_characters(scores.sources), 1)
+        self._closings = 1.1 + share
         self._validation = 0.0
+
+    def on_train_begin(self, logs=None):
+        # An untrained model translates up to the limit of length: longer than it ever will.
+        spread = self.scores.sources[:: max(1, len(self.scores.sources) // self.TRIED)]
+        self.scores.translator.translate(spread)  # Traces, which happens once.
+        began = time.perf_counter()
+        self.scores.translator.translate(spread)
+        each = (time.perf_counter() - began) / len(spread)
+        self._validation = each * len(self.scores.sources)
 
     def on_test_begin(self, logs=None):
         self._validation_began = time.perf_counter()
 
     def on_epoch_end(self, epoch, logs=None):
-        self._validation = max(self._validation, time.perf_counter() - self._validation_began)
+        self._validation = time.perf_counter() - self._validation_began
 
     def on_train_batch_end(self, batch, logs=None):
-        # Validation and test are alike; a tenth for the difference.
-        closing = 2.1 * self._validation
-        if time.perf_counter() + closing > self.deadline:
+        if time.perf_counter() + self._closings * self._validation > self.deadline:
             self.model.stop_training = True
+
+
+def _characters(texts: Sequence[str]) -> int:
+    return sum(map(len, texts))
 
 
 def clock(seconds: float) -> str:

@@ -25,8 +25,9 @@ from training.data import (
     read_pairs,
 )
 
-# Validation and test text is never left out for its length; this only bounds a line gone wrong.
-_LONGEST_SCORED = 10_000
+# Validation pairs are not left out for their length; this only bounds a line gone wrong, whose
+# attention weights would fill the memory.
+_LONGEST_SCORED = 2_000
 # Most lines a vocabulary is learned from: a sample as large gives the same pieces for all that
 # matters, and more would not fit into memory.
 _LEARNED_FROM = 2_000_000

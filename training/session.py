@@ -10,7 +10,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import keras
@@ -63,6 +63,7 @@ def train(config: Config, folder: Path, overwrite: bool, began: float) -> int:
     keras.utils.set_random_seed(config.train.seed)
     run = RunFolder(folder)
     dtype = resolve_precision(config.train.precision)
+    config = replace(config, train=replace(config.train, precision=dtype))
     with _making(run, overwrite) as partial:
         prepared = prepare_text(config, partial)
         partial.config.write_text(to_yaml(config), "utf-8")
@@ -74,10 +75,10 @@ def train(config: Config, folder: Path, overwrite: bool, began: float) -> int:
             # Every width of batch would be compiled anew.
             jit_compile=False,
         )
-    _show_text(config, prepared)
-    print(f"model       {model.count_params():,} parameters, {dtype}")
-    print(f"device      {_device()}")
-    print(f"run folder  {folder}, tensorboard --logdir {run.logs}\n", flush=True)
+        _show_text(config, prepared)
+        print(f"model       {model.count_params():,} parameters, {dtype}")
+        print(f"device      {_device()}")
+        print(f"run folder  {folder}, tensorboard --logdir {run.logs}\n", flush=True)
     throughput = Throughput()
     interrupted = _fit(config, run, model, prepared, throughput, began)
     print(
@@ -108,40 +109,16 @@ def _fit(
 ) -> bool:
     """Trains; returns whether it was interrupted. Either way the run folder has its models."""
     settings = config.train
-    scores = TranslationScores(
-        Translator(model, prepared.tokenizers),
-        list(read_pairs(run.text("valid"))),
-        config.scoring.bleu_tokenize,
-    )
-    samples = Samples(scores, run, config.scoring.samples)
-    progress = Progress(settings.updates, samples)
     checkpoints = Checkpoints(run)
-    callbacks = [
-        keras.callbacks.TerminateOnNaN(),
-        UpdateLimit(settings.updates),
-        throughput,
-        scores,
-        samples,
-        progress,
-        TensorBoardLog(run, samples),
-        MetricsFile(run),
-        checkpoints,
-    ]
-    if settings.max_minutes is not None:
-        callbacks.append(TimeLimit(60 * settings.max_minutes, began))
-    if settings.patience is not None:
-        callbacks.append(
-            keras.callbacks.EarlyStopping(BEST, mode="max", patience=settings.patience)
-        )
-    sizes = {"max_tokens": settings.batch_tokens}
+    checkpoints.set_model(model)
     try:
         history = model.fit(
-            training_batches(prepared.train, seed=settings.seed, **sizes),
-            validation_data=evaluation_batches(prepared.valid, **sizes),
+            training_batches(prepared.train, max_tokens=settings.batch_tokens, seed=settings.seed),
+            validation_data=evaluation_batches(prepared.valid, max_tokens=settings.batch_tokens),
             steps_per_epoch=settings.validate_every,
             # `UpdateLimit` ends training; float16 may skip some updates on the way.
             epochs=2 * math.ceil(settings.updates / settings.validate_every),
-            callbacks=callbacks,
+            callbacks=_callbacks(config, run, model, prepared, checkpoints, throughput, began),
             shuffle=False,
             verbose=0,
         )
@@ -152,9 +129,54 @@ def _fit(
         raise InputError(
             f"training diverged: the loss is {history.history['loss'][-1]} after "
             f"{int(model.optimizer.iterations)} updates. Lower train.learning_rate or set "
-            f"train.clip_norm; {run.path} keeps the models from before"
+            f"train.clip_norm. {_kept(run)}"
         )
     return False
+
+
+def _kept(run: RunFolder) -> str:
+    """What a diverged run leaves."""
+    if run.best_model.exists():
+        return f"{run.path} keeps the models from before"
+    return f"{run.path} has no model: there was no validation before"
+
+
+def _callbacks(
+    config: Config,
+    run: RunFolder,
+    model: SequenceModel,
+    prepared: PreparedText,
+    checkpoints: Checkpoints,
+    throughput: Throughput,
+    began: float,
+) -> list[keras.callbacks.Callback]:
+    """In order: those that measure, then those that show and keep what was measured."""
+    settings = config.train
+    scores = TranslationScores(
+        Translator(model, prepared.tokenizers),
+        list(read_pairs(run.text("valid"))),
+        config.scoring.bleu_tokenize,
+    )
+    samples = Samples(scores, run, config.scoring.samples)
+    callbacks = [
+        keras.callbacks.TerminateOnNaN(),
+        UpdateLimit(settings.updates),
+        throughput,
+        scores,
+        samples,
+        checkpoints,
+        Progress(settings.updates, samples, checkpoints),
+        TensorBoardLog(run, samples),
+        MetricsFile(run),
+    ]
+    if settings.max_minutes is not None:
+        test_sources = [pair.source for pair in read_pairs(run.text("test"))]
+        callbacks.append(TimeLimit(60 * settings.max_minutes, began, scores, test_sources))
+    if settings.patience is not None:
+        callbacks.append(
+            keras.callbacks.EarlyStopping(BEST, mode="max", patience=settings.patience)
+        )
+    return callbacks
 
 
 def _show_text(config: Config, prepared: PreparedText) -> None:

@@ -160,23 +160,37 @@ def test_an_update_that_overflowed_does_not_count(model):
 
 
 def test_training_stops_early_enough_for_a_last_validation_and_the_test(model, clock_at):
-    limit = set_up(TimeLimit(100.0, began=10.0), model)
+    # The test is as long as the validation text twice over.
+    scores = scored()
+    limit = set_up(TimeLimit(100.0, 10.0, scores, 2 * scores.sources), model)
     clock_at(50)
     limit.on_train_batch_end(0)
     limit.on_test_begin()
-    clock_at(60)  # Ten seconds of validation: twenty and a margin are needed at the end.
+    clock_at(60)  # Ten seconds of validation: thirty and a margin are needed at the end.
     after_round(limit)
     stopped = []
-    for seconds in (70, 87, 90):
+    for seconds in (70, 78, 80):
         clock_at(seconds)
         limit.on_train_batch_end(0)
         stopped.append(model.stop_training)
     assert stopped == [False, False, True]
 
 
-def test_without_a_validation_so_far_the_limit_is_the_deadline(model, clock_at):
-    limit = set_up(TimeLimit(100.0, began=10.0), model)
-    for seconds, stops in ((109, False), (111, True)):
+def test_the_time_of_a_validation_is_known_before_the_first(model, clock_at):
+    class SlowTranslator:
+        """Takes a minute to trace, then a second a text."""
+
+        calls = 0
+
+        def translate(self, texts):
+            self.calls += 1
+            clock_at(10 + (60 if self.calls == 1 else 60 + len(texts)))
+
+    pairs = [Pair(f"source {i}", "") for i in range(10)]
+    scores = TranslationScores(SlowTranslator(), pairs, "13a")
+    limit = set_up(TimeLimit(100.0, 10.0, scores, scores.sources), model)
+    limit.on_train_begin()
+    for seconds, stops in ((80, False), (88, False), (90, True)):
         clock_at(seconds)
         limit.on_train_batch_end(0)
         assert model.stop_training == stops
@@ -297,11 +311,13 @@ def test_a_bar_in_a_sample_does_not_break_the_table(run, model):
 
 def test_progress_marks_the_rounds_that_are_the_best_so_far(run, model, capsys):
     samples = SimpleNamespace(latest=[("Quelle", "source", "spring")])
-    progress = set_up(Progress(100, samples), model)
+    checkpoints = set_up(Checkpoints(run), model)
+    progress = set_up(Progress(100, samples, checkpoints), model)
     progress.on_train_begin()
-    for bleu in (0.0, 12.5, 11.0, 13.0):
+    for bleu, loss in ((0.0, 4.0), (12.5, 4.0), (11.0, 3.0), (12.5, 2.0)):
         progress.on_epoch_begin(0)
-        after_round(progress, val_bleu=bleu)
+        for callback in (checkpoints, progress):
+            after_round(callback, val_bleu=bleu, val_loss=loss)
     out = capsys.readouterr().out
     rounds = [line for line in out.split("\n") if line.startswith("update 20/100")]
     assert ["(best)" in line for line in rounds] == [True, True, False, True]
