@@ -82,10 +82,13 @@ class RunFolder:
         if not path.is_file():
             raise InputError(f"{path}: no such model file")
         try:
-            return keras.models.load_model(path, compile=compile)
+            model = keras.models.load_model(path, compile=compile)
         except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
             reason = str(error).strip().partition("\n")[0]
             raise InputError(f"{path}: not a readable kformer model ({reason})") from error
+        if not isinstance(model, SequenceModel):
+            raise InputError(f"{path}: holds no kformer model but a {type(model).__name__}")
+        return model
 
     def load(self) -> tuple[SequenceModel, Tokenizers]:
         """The best model, in float32, and the vocabularies, checked against each other.

@@ -200,6 +200,8 @@ def read_config(path: Path) -> dict[str, Any]:
     """
     try:
         content = yaml.safe_load(path.read_text("utf-8")) or {}
+    except RecursionError as error:
+        raise InputError(f"{path}: nested too deeply to be a configuration") from error
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read ({error})") from error
     except yaml.YAMLError as error:
@@ -217,8 +219,7 @@ def read_config(path: Path) -> dict[str, Any]:
         for key in keys:
             if key not in known:
                 raise InputError(f"{path}: unknown key {section}.{key}{nearest(key, known)}")
-            if keys[key] is None and getattr(SECTIONS[section], key) is not None:
-                raise InputError(f"{path}: {section}.{key} must not be null")
+        _refuse_null(section, keys, f"{path}: ")
     parser = jsonargparse.ArgumentParser(exit_on_error=False)
     add_sections(parser)
     try:
@@ -253,6 +254,8 @@ def check(config: Config) -> Config:
     Raises:
         InputError: naming the key, what it is and what it has to be.
     """
+    for name in SECTIONS:
+        _refuse_null(name, vars(getattr(config, name)))
     data, tokenizer, model, train = config.data, config.tokenizer, config.model, config.train
     for section, key in (
         (data, "max_length"), (tokenizer, "vocab_size"), (tokenizer, "min_frequency"),
@@ -280,6 +283,10 @@ def check(config: Config) -> Config:
         value = getattr(section, key)
         if value < 0:
             raise InputError(f"{_name(section)}.{key} must not be negative. Received: {value}")
+    if tokenizer.vocab_size >= 2**31:
+        raise InputError(
+            f"tokenizer.vocab_size must be below 2**31. Received: {tokenizer.vocab_size}"
+        )
     if train.seed >= 2**32:
         raise InputError(f"train.seed must be below 2**32. Received: {train.seed}")
     if model.d_model % model.num_heads:
@@ -307,6 +314,13 @@ def check(config: Config) -> Config:
             f"Received: {train.updates} and {train.warmup_updates}"
         )
     return config
+
+
+def _refuse_null(section: str, keys: dict[str, Any], where: str = "") -> None:
+    """Null is for keys whose default it is."""
+    for key, value in keys.items():
+        if value is None and getattr(SECTIONS[section], key) is not None:
+            raise InputError(f"{where}{section}.{key} must not be null")
 
 
 def to_yaml(config: Config) -> str:

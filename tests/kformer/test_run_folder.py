@@ -1,5 +1,6 @@
 import shutil
 
+import keras
 import numpy as np
 import pytest
 
@@ -47,6 +48,11 @@ def message(call) -> str:
         call()
     assert "\n" not in str(raised.value)
     return str(raised.value)
+
+
+def test_a_model_of_another_library_is_named(run):
+    keras.Sequential([keras.Input([3]), keras.layers.Dense(2)]).save(run.best_model)
+    assert "model.keras: holds no kformer model but a Sequential" in message(run.load)
 
 
 def damage_in_the_middle(content: bytes) -> bytes:

@@ -1,5 +1,7 @@
 """What `training.run` refuses once it reads the text, and what it leaves behind then."""
 
+import os
+
 import pytest
 
 from training.run import main
@@ -67,6 +69,11 @@ def test_a_missing_file_is_named(refusal, write, key):
 def test_a_folder_for_a_file_is_named(refusal, folder):
     (folder / "text.tsv").mkdir()
     assert "text.tsv: is a directory" in refusal("--run", "r", "--data.train=text.tsv")
+
+
+def test_a_pipe_which_could_be_read_once_only_is_named(refusal, folder):
+    os.mkfifo(folder / "text.tsv")
+    assert "text.tsv: is no regular file" in refusal("--run", "r", "--data.train=text.tsv")
 
 
 def test_parallel_files_of_unequal_length_are_named_with_their_lengths(refusal, write):
@@ -161,4 +168,5 @@ def test_training_that_diverges_ends_in_one_line_and_saves_no_ruined_model(write
     (line,) = [line for line in err.split("\n") if line.startswith("error: ")]
     assert status == 2 and "Traceback" not in err
     assert "diverged" in line and "train.learning_rate" in line
+    assert "r has no model" in line
     assert not (folder / "r" / "best" / "model.keras").exists()

@@ -127,6 +127,10 @@ def _existing(name: str) -> Path:
         raise InputError(f"{path}: is a directory; give a file")
     if not path.exists():
         raise InputError(f"{path}: no such file")
+    if not path.is_file():
+        raise InputError(
+            f"{path}: is no regular file, and it is read more than once; save it first"
+        )
     return path
 
 
