@@ -1,14 +1,24 @@
 """Translate text with a trained model: `python -m kformer.translate RUN [FILE]`."""
 
 import argparse
+import dataclasses
+import json
+import queue
 import sys
+import threading
+import time
 from collections.abc import Iterator
+from itertools import count, islice, zip_longest
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from kformer.command_line import run_command
 from kformer.errors import InputError
 from kformer.quiet import import_tensorflow
+
+if TYPE_CHECKING:
+    from kformer.search import Search
+    from kformer.translator import TargetScore, Translation, Translator
 
 # Lines translated at a time: enough to batch well, few enough that output starts early.
 _CHUNK = 512
@@ -16,6 +26,10 @@ _CHUNK = 512
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command line; returns its exit status."""
+    return run_command(lambda: _run(_parser().parse_args(arguments)))
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m kformer.translate",
         description="Translate text, one line out for each line in; a blank line stays blank.",
@@ -25,29 +39,244 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "file", metavar="FILE", nargs="?", help="UTF-8 text; without it standard input is read"
     )
-    options = parser.parse_args(arguments)
-    return run_command(lambda: _translate(options.run, options.file))
+    search = parser.add_argument_group("search")
+    search.add_argument(
+        "--beam-size", type=int, default=1, metavar="N", help="hypotheses; 1 (default) is greedy"
+    )
+    search.add_argument(
+        "--n-best", type=int, default=1, metavar="N",
+        help="translations of each line, one below the other, best first; where there are fewer, "
+        "blank lines fill up",
+    )  # fmt: skip
+    search.add_argument(
+        "--length-penalty", type=float, default=0.0, metavar="ALPHA",
+        help="with a beam: above 0 favours longer translations (default 0)",
+    )  # fmt: skip
+    search.add_argument(
+        "--length-penalty-form", choices=["gnmt", "power"], default="gnmt",
+        help="gnmt: ((5+n)/6)^ALPHA (default); power: n^ALPHA, n the tokens with the end",
+    )  # fmt: skip
+    search.add_argument(
+        "--coverage-penalty", type=float, default=0.0, metavar="BETA",
+        help="with a beam: above 0 favours translations that attend to all of the source",
+    )  # fmt: skip
+    sample = parser.add_argument_group("sampling, in place of a search for the best")
+    sample.add_argument("--sample", action="store_true", help="draw tokens at random")
+    sample.add_argument("--temperature", type=float, default=1.0, help="below 1: surer (default 1)")
+    sample.add_argument("--top-k", type=int, default=0, metavar="K", help="of the K likeliest only")
+    sample.add_argument(
+        "--top-p", type=float, default=1.0, metavar="P", help="of the likeliest that make up P only"
+    )
+    sample.add_argument(
+        "--min-p", type=float, default=0.0, metavar="P", help="of those with P of the best's share"
+    )
+    sample.add_argument("--seed", type=int, default=0, help="same seed, same sample (default 0)")
+    limits = parser.add_argument_group("what may be generated")
+    limits.add_argument("--min-length", type=int, default=0, metavar="N", help="tokens at least")
+    limits.add_argument("--max-length", type=int, metavar="N", help="tokens at most, end included")
+    limits.add_argument(
+        "--length-factor", type=float, default=2.0, metavar="A",
+        help="a source of n tokens has at most A*n + B, end included (default 2)",
+    )  # fmt: skip
+    limits.add_argument(
+        "--length-margin", type=int, default=20, metavar="B", help="see above (default 20)"
+    )
+    limits.add_argument(
+        "--no-repeat-ngram", type=int, default=0, metavar="N", help="no N tokens in a row twice"
+    )
+    limits.add_argument(
+        "--repetition-penalty", type=float, default=1.0, metavar="X",
+        help="above 1: what was generated before is less likely again",
+    )  # fmt: skip
+    limits.add_argument(
+        "--forbid", action="append", default=[], metavar="PIECE",
+        help="never generate this piece of the vocabulary; may be given again",
+    )  # fmt: skip
+    limits.add_argument(
+        "--prefix", metavar="FILE", help="a line for each line of text: how its translation begins"
+    )
+    output = parser.add_argument_group("output")
+    output.add_argument(
+        "--with-scores", action="store_true", help="the score and a tab before each translation"
+    )
+    output.add_argument(
+        "--with-alignments", action="store_true",
+        help="a tab and word links after it, source-target, counted from 0: 0-0 1-2",
+    )  # fmt: skip
+    output.add_argument(
+        "--alignment-layer", type=int, default=-1, metavar="N",
+        help="decoder layer whose attention is read, from 0; -1 (default) is the last",
+    )  # fmt: skip
+    output.add_argument(
+        "--alignment-heads", type=int, nargs="+", metavar="N", help="heads, from 0; default all"
+    )
+    output.add_argument(
+        "--json", action="store_true",
+        help="a JSON object for each line, with tokens and log-probabilities",
+    )  # fmt: skip
+    output.add_argument(
+        "--score", metavar="REFERENCES",
+        help="translate nothing: the log-probability and the perplexity of the translation on the "
+        "same line of this file",
+    )  # fmt: skip
+    speed = parser.add_argument_group("speed and memory")
+    speed.add_argument(
+        "--max-source-tokens", type=int, default=128, metavar="N",
+        help="a longer line is translated in parts, cut at ends of sentences (default 128)",
+    )  # fmt: skip
+    speed.add_argument(
+        "--max-batch-tokens", type=int, default=4096, metavar="N",
+        help="source tokens times hypotheses in work at once (default 4096)",
+    )  # fmt: skip
+    speed.add_argument(
+        "--max-batch-sentences", type=int, metavar="N", help="sentences in work at once"
+    )
+    return parser
 
 
-def _translate(run: str, file: str | None) -> int:
-    with _open(file) as stream:
-        # Not before the file is known to be there: loading takes seconds.
+def _run(options: argparse.Namespace) -> int:
+    if options.sample and options.beam_size > 1:
+        raise InputError("--sample draws, --beam-size searches: give one of them")
+    if not options.sample and options.n_best > options.beam_size:
+        raise InputError(
+            f"--n-best {options.n_best} needs a beam as wide: --beam-size {options.n_best}, or more"
+        )
+    name = options.file or "standard input"
+    with _open(options.file) as stream:
+        beside = _beside(options.score or options.prefix)
+        # Not before the files are known to be there: loading takes seconds.
         import_tensorflow()
-        from kformer.translator import TextTooLongError, Translator
-
-        translator = Translator.from_run(run)
-        name = file or "standard input"
+        translator = _translator(options)
+        progress = _Progress(options.file)
+        lines = _aligned(_lines(stream, name), beside, name, options.score or options.prefix)
         done = 0
-        for lines in _chunks(_lines(stream, name), 1 if stream.isatty() else _CHUNK):
-            try:
-                output = "".join(f"{line}\n" for line in translator.translate(lines))
-            except TextTooLongError as error:
-                where = f"{name}, line {done + error.index + 1}"
-                raise TextTooLongError(error.index, error.tokens, error.positions, where) from error
-            done += len(lines)
-            sys.stdout.buffer.write(output.encode())
+        # A sample depends on what is drawn together, which must not be left to chance.
+        chunks = _chunks(lines) if options.file or options.sample else _as_they_come(lines)
+        for chunk in chunks:
+            output = "".join(
+                f"{line}\n" for line in _output(translator, options, chunk, name, done)
+            )
+            done += len(chunk)
+            sys.stdout.buffer.write(output.encode("utf-8", "replace"))
             sys.stdout.buffer.flush()
+            progress.show(done)
+        progress.close()
     return 0
+
+
+def _translator(options: argparse.Namespace) -> "Translator":
+    from kformer.translator import Translator
+
+    translator = Translator.from_run(
+        options.run,
+        length_factor=options.length_factor,
+        length_margin=options.length_margin,
+        max_length=options.max_length,
+        max_source_tokens=options.max_source_tokens,
+        max_batch_tokens=options.max_batch_tokens,
+        max_batch_sentences=options.max_batch_sentences,
+    )
+    ids = {piece: number for number, piece in enumerate(translator.tokenizers.target.pieces())}
+    for piece in options.forbid:
+        if piece not in ids:
+            raise InputError(f"--forbid {piece}: no piece of the vocabulary of {options.run}")
+    try:
+        translator.search = _search(options, tuple(ids[piece] for piece in options.forbid))
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    return translator
+
+
+def _search(options: argparse.Namespace, forbidden: tuple[int, ...]) -> "Search":
+    from kformer.search import Beam, Constraints, Greedy, Sample
+
+    constraints = Constraints(
+        min_length=options.min_length,
+        no_repeat_ngram_size=options.no_repeat_ngram,
+        repetition_penalty=options.repetition_penalty,
+        forbidden_tokens=forbidden,
+    )
+    if options.sample:
+        return Sample(
+            n=options.n_best,
+            temperature=options.temperature,
+            top_k=options.top_k,
+            top_p=options.top_p,
+            min_p=options.min_p,
+            seed=options.seed,
+            constraints=constraints,
+        )
+    if options.beam_size == options.n_best == 1:
+        return Greedy(constraints=constraints)
+    return Beam(
+        size=options.beam_size,
+        n_best=options.n_best,
+        length_penalty=options.length_penalty,
+        length_penalty_form=options.length_penalty_form,
+        coverage_penalty=options.coverage_penalty,
+        constraints=constraints,
+    )
+
+
+def _output(translator, options, chunk, name, done) -> Iterator[str]:
+    """The lines that a chunk of (text, what stands beside it) becomes."""
+    from kformer.translator import AttentionFrom, TextTooLongError
+
+    texts, beside = map(list, zip(*chunk, strict=True))
+    try:
+        if options.score:
+            for text, score in zip(texts, translator.score(texts, beside), strict=True):
+                yield _score_json(text, score) if options.json else _score_line(score)
+            return
+        attention = None
+        if options.with_alignments:
+            heads = options.alignment_heads and tuple(options.alignment_heads)
+            attention = AttentionFrom(options.alignment_layer, heads)
+        prefixes = beside if options.prefix else None
+        found = translator.translate_nbest(texts, prefixes, attention)
+    except TextTooLongError as error:
+        where = f"{name}, line {done + error.index + 1}"
+        raise InputError(f"{where}: {error.reason}") from error
+    for text, translation in zip(texts, found, strict=True):
+        if options.json:
+            yield _translation_json(text, translation)
+        else:
+            yield from _translation_lines(translation, options)
+
+
+def _translation_lines(translation: "Translation", options: argparse.Namespace) -> Iterator[str]:
+    for hypothesis in translation.hypotheses[: options.n_best]:
+        columns = [hypothesis.text]
+        if options.with_scores:
+            columns.insert(0, f"{hypothesis.score:.4f}")
+        if options.with_alignments:
+            columns.append(str(hypothesis.alignment or ""))
+        yield "\t".join(columns)
+    yield from [""] * (options.n_best - len(translation.hypotheses))
+
+
+def _translation_json(text: str, translation: "Translation") -> str:
+    hypotheses = []
+    for hypothesis in translation.hypotheses:
+        fields = {**vars(hypothesis)}
+        alignment = fields.pop("alignment")
+        if alignment is not None:
+            fields["alignment"] = alignment.links
+        hypotheses.append(fields)
+    fields = {"source": text, "translation": translation.text, "parts": translation.parts}
+    return _json({**fields, "hypotheses": hypotheses})
+
+
+def _score_line(score: "TargetScore") -> str:
+    return f"{score.log_probability:.4f}\t{score.perplexity:.4f}"
+
+
+def _score_json(text: str, score: "TargetScore") -> str:
+    return _json({"source": text, **dataclasses.asdict(score)})
+
+
+def _json(content: dict) -> str:
+    return json.dumps(content, ensure_ascii=False)
 
 
 def _open(file: str | None) -> BinaryIO:
@@ -61,6 +290,14 @@ def _open(file: str | None) -> BinaryIO:
         raise InputError(f"{file}: {error.strerror}") from error
 
 
+def _beside(file: str | None) -> Iterator[str]:
+    """The lines of the file that goes along with the text; without one, blank lines."""
+    if file is None:
+        return ("" for _ in count())
+    stream = _open(file)
+    return _lines(stream, file)
+
+
 def _lines(stream: BinaryIO, name: str) -> Iterator[str]:
     """Lines end at LF and nowhere else."""
     for number, line in enumerate(stream, start=1):
@@ -70,15 +307,80 @@ def _lines(stream: BinaryIO, name: str) -> Iterator[str]:
             raise InputError(f"{name}, line {number}: not UTF-8. Convert it first.") from error
 
 
-def _chunks(lines: Iterator[str], size: int) -> Iterator[list[str]]:
-    chunk = []
-    for line in lines:
-        chunk.append(line)
-        if len(chunk) == size:
-            yield chunk
-            chunk = []
-    if chunk:
+def _aligned(
+    lines: Iterator[str], beside: Iterator[str], name: str, file: str | None
+) -> Iterator[tuple[str, str]]:
+    """Line by line; that one of two files is longer is told when the other ends."""
+    if file is None:
+        yield from zip(lines, beside, strict=False)
+        return
+    for number, (text, other) in enumerate(zip_longest(lines, beside)):
+        if text is None or other is None:
+            ended = name if text is None else file
+            raise InputError(
+                f"{ended} has {number} lines, {file if text is None else name} has more; line n of "
+                "one must belong to line n of the other"
+            )
+        yield text, other
+
+
+def _chunks(lines: Iterator[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
+    while chunk := list(islice(lines, _CHUNK)):
         yield chunk
+
+
+def _as_they_come(lines: Iterator[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
+    """Whatever lines have arrived, so that nobody who sends one waits for others to send more."""
+    waiting = queue.Queue(2 * _CHUNK)
+    end = object()
+
+    def read():
+        try:
+            for line in lines:
+                waiting.put(line)
+            waiting.put(end)
+        except BaseException as error:
+            waiting.put(error)
+
+    threading.Thread(target=read, daemon=True).start()
+    item = waiting.get()
+    while item is not end:
+        chunk = []
+        while isinstance(item, tuple):
+            chunk.append(item)
+            if len(chunk) == _CHUNK or waiting.empty():
+                item = None
+            else:
+                item = waiting.get()
+        if chunk:
+            yield chunk
+        if isinstance(item, BaseException):
+            raise item
+        if item is None:
+            item = waiting.get()
+
+
+class _Progress:
+    """A line on standard error, if a person is looking there and not at the translations."""
+
+    def __init__(self, file: str | None):
+        self._shown = sys.stderr.isatty() and not sys.stdout.isatty()
+        self._total = None
+        if self._shown and file is not None:
+            with Path(file).open("rb") as stream:
+                self._total = sum(1 for _ in stream)
+        self._began = time.perf_counter()
+
+    def show(self, done: int) -> None:
+        if self._shown:
+            speed = done / (time.perf_counter() - self._began)
+            of = "" if self._total is None else f"/{self._total:,}"
+            print(f"\r\x1b[K{done:,}{of} lines  {speed:,.0f} a second", end="", file=sys.stderr)
+            sys.stderr.flush()
+
+    def close(self) -> None:
+        if self._shown:
+            print(file=sys.stderr)
 
 
 if __name__ == "__main__":

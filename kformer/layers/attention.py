@@ -149,29 +149,35 @@ class MultiHeadAttention(ArgumentsConfig, keras.layers.Layer):
         (q,) = self._project(query, 0, 1)
         return self._attend(q, memory, attention_mask)
 
-    def empty_cache(self, batch_size, max_length) -> KeyValues:
-        """Room for the keys and values of `max_length` positions, filled by `step`."""
-        shape = [batch_size, self.num_heads, max_length, self.d_model // self.num_heads]
+    def empty_cache(self, batch_size, width, length) -> KeyValues:
+        """Room for `length` positions of `width` hypotheses of each sentence, filled by `step`.
+
+        Two tensors (batch, heads, width, length, depth).
+        """
+        shape = [batch_size, self.num_heads, width, length, self.d_model // self.num_heads]
         return KeyValues(tf.zeros(shape, self.compute_dtype), tf.zeros(shape, self.compute_dtype))
 
-    def step(self, query, cache: KeyValues, position):
-        """Causal self-attention of one new position to itself and all before it.
+    def step(self, x, cache: KeyValues, time, seen):
+        """Self-attention of the newest position of each hypothesis to those before it and itself.
+
+        All hypotheses of a sentence read one cache, each the positions that `seen` shows it. So
+        where a search continues one hypothesis twice and drops another, nothing is copied.
 
         Args:
-            query: float tensor (batch, 1, d_model).
+            x: float tensor (batch, width, d_model), the newest position of each hypothesis.
             cache: keys and values of the positions so far, from `empty_cache` or the last step.
-            position: integer tensor (batch,), where each row's new position lies, from 0.
+            time: scalar, the number of positions before.
+            seen: boolean tensor (batch, 1, width, width * length), True = attend; the cache's
+                width and length are one axis.
 
         Returns:
-            The output (batch, 1, d_model) and the cache with the new position filled in.
+            The output (batch, width, d_model) and the cache with the new positions filled in.
         """
-        q, k, v = self._project(query, 0, 3)
-        cache = KeyValues(
-            _write(cache.keys, k[:, :, 0], position), _write(cache.values, v[:, :, 0], position)
-        )
-        max_length = tf.shape(cache.keys)[2]
-        seen = tf.range(max_length)[tf.newaxis] <= position[:, tf.newaxis]
-        output, _ = self._attend(q, cache, seen[:, tf.newaxis, tf.newaxis, :])
+        q, k, v = self._project(x, 0, 3)
+        cache = KeyValues(_write(cache.keys, k, time), _write(cache.values, v, time))
+        batch, heads, width, length, depth = tf.unstack(tf.shape(cache.keys))
+        as_one = [tf.reshape(tensor, [batch, heads, width * length, depth]) for tensor in cache]
+        output, _ = self._attend(q, KeyValues(*as_one), seen)
         return output, cache
 
     def _attend(self, q, memory: KeyValues, mask, training=False):
@@ -214,11 +220,11 @@ class MultiHeadAttention(ArgumentsConfig, keras.layers.Layer):
         return tf.cast(x, self.compute_dtype)
 
 
-def _write(cache, new, position):
-    """`cache` (B, H, L, depth) with `new` (B, H, depth) at `position` (B,)."""
-    batch, heads, length, depth = tf.unstack(tf.shape(cache))
-    rows = tf.range(batch * heads)
-    where = tf.stack([rows, tf.repeat(position, heads)], axis=1)
-    flat = tf.reshape(cache, [batch * heads, length, depth])
-    flat = tf.tensor_scatter_nd_update(flat, where, tf.reshape(new, [batch * heads, depth]))
-    return tf.reshape(flat, [batch, heads, length, depth])
+def _write(cache, new, time):
+    """`cache` (B, H, W, L, depth) with `new` (B, H, W, depth) at position `time`."""
+    shape = tf.shape(cache)
+    rows, length, depth = tf.reduce_prod(shape[:3]), shape[3], shape[4]
+    where = tf.stack([tf.range(rows), tf.fill([rows], time)], axis=1)
+    flat = tf.reshape(cache, [rows, length, depth])
+    flat = tf.tensor_scatter_nd_update(flat, where, tf.reshape(new, [rows, depth]))
+    return tf.reshape(flat, shape)

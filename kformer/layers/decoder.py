@@ -80,22 +80,21 @@ class DecoderLayer(Block):
         x = self._feed_forward(x, training)
         return (x, DecoderWeights(self_weights, cross_weights)) if return_weights else x
 
-    def step(self, x, cache: KeyValues, position, memory: KeyValues, cross_attention_mask=None):
-        """One new position, as `call` would compute it at the end of all positions so far.
+    def step(self, x, cache: KeyValues, time, seen, memory: KeyValues, cross_attention_mask=None):
+        """The newest position of each hypothesis, as `call` would compute it after all so far.
 
         Args:
-            x: float tensor (batch, 1, d_model).
-            cache: keys and values of the positions so far (see `MultiHeadAttention.step`).
-            position: integer tensor (batch,), from 0.
+            x: float tensor (batch, width, d_model), a position of each of `width` hypotheses.
+            cache, time, seen: as for `MultiHeadAttention.step`.
             memory: keys and values of the source, from `cross_attention.project_memory`.
             cross_attention_mask: boolean tensor that broadcasts to (batch, num_heads, 1, source).
 
         Returns:
-            A tensor like `x`, the cache with the new position, and the cross-attention weights
-            (batch, num_heads, 1, source).
+            A tensor like `x`, the cache with the new positions, and the cross-attention weights
+            (batch, num_heads, width, source).
         """
         residual = self.self_attention_residual
-        attended, cache = self.self_attention.step(residual.prepare(x), cache, position)
+        attended, cache = self.self_attention.step(residual.prepare(x), cache, time, seen)
         x = residual(x, attended)
         residual = self.cross_attention_residual
         attended, weights = self.cross_attention.attend(
@@ -156,20 +155,22 @@ class Decoder(Stack):
         """Each layer's keys and values of the source, computed once for all steps."""
         return [layer.cross_attention.project_memory(memory) for layer in self.layers]
 
-    def empty_caches(self, batch_size, max_length) -> list[KeyValues]:
-        """Each layer's room for `max_length` target positions."""
-        return [layer.self_attention.empty_cache(batch_size, max_length) for layer in self.layers]
+    def empty_caches(self, batch_size, width, length) -> list[KeyValues]:
+        """Each layer's room for `length` positions of `width` hypotheses of each sentence."""
+        return [
+            layer.self_attention.empty_cache(batch_size, width, length) for layer in self.layers
+        ]
 
-    def step(self, x, caches, position, memories, cross_attention_mask=None):
-        """One new position through all layers (see `DecoderLayer.step`).
+    def step(self, x, caches, time, seen, memories, cross_attention_mask=None):
+        """The newest position of each hypothesis through all layers (see `DecoderLayer.step`).
 
         Returns:
-            A tensor like `x` (batch, 1, d_model), the layers' caches and the layers'
-            cross-attention weights (batch, num_heads, 1, source).
+            A tensor like `x` (batch, width, d_model), the layers' caches and the layers'
+            cross-attention weights (batch, num_heads, width, source).
         """
         new_caches, all_weights = [], []
         for layer, cache, memory in zip(self.layers, caches, memories, strict=True):
-            x, cache, weights = layer.step(x, cache, position, memory, cross_attention_mask)
+            x, cache, weights = layer.step(x, cache, time, seen, memory, cross_attention_mask)
             new_caches.append(cache)
             all_weights.append(weights)
         return self.final_norm(x), new_caches, all_weights

@@ -17,6 +17,7 @@ from kformer.layers import (
 from kformer.layers.config import ArgumentsConfig
 from kformer.layers.output import OutputProjection
 from kformer.models.base import SequenceModel
+from kformer.search.protocol import State
 
 PRESETS = {
     "base": dict(d_model=512, num_heads=8, d_ff=2048, dropout=0.1),
@@ -31,13 +32,12 @@ class Encoded(NamedTuple):
     mask: tf.Tensor  # (batch, 1, 1, source), True = a real token
 
 
-class DecodingState(NamedTuple):
-    """All that decoding carries from step to step; every tensor has the batch first."""
+class SentenceState(NamedTuple):
+    """What decoding keeps of each sentence; a search never reorders it."""
 
-    position: tf.Tensor  # (batch,)
-    caches: list[KeyValues]  # of each layer: target positions so far
+    caches: list[KeyValues]  # of each layer: the target so far, of all hypotheses
     memories: list[KeyValues]  # of each layer: the source
-    memory_mask: tf.Tensor  # (batch, 1, 1, source)
+    mask: tf.Tensor  # (batch, 1, 1, source)
 
 
 @keras.saving.register_keras_serializable("kformer")
@@ -219,33 +219,106 @@ class Transformer(ArgumentsConfig, SequenceModel):
         x = self.source_embedding(source_ids, training=training)
         return Encoded(self.encoder(x, mask, training=training), mask)
 
-    def init_state(self, encoded: Encoded, max_length) -> DecodingState:
-        """The state before the first step, with room for `max_length` steps."""
-        batch_size = tf.shape(encoded.mask)[0]
-        return DecodingState(
-            position=tf.zeros([batch_size], tf.int32),
-            caches=self.decoder.empty_caches(batch_size, max_length),
-            memories=self.decoder.project_memory(encoded.memory),
-            memory_mask=encoded.mask,
-        )
-
-    def step(self, token_ids, state: DecodingState) -> tuple[tf.Tensor, DecodingState]:
-        """Reads one token of each row and gives the logits of the next.
+    def init_state(self, encoded: Encoded, width, length) -> State:
+        """The state before the first step.
 
         Args:
-            token_ids: integer tensor (batch,): the start token, then what was chosen.
-            state: from `init_state` or the step before.
+            encoded: from `encode`.
+            width: number of hypotheses of each sentence.
+            length: number of steps there is to be room for; `extend` makes more.
+        """
+        batch_size, source = tf.shape(encoded.mask)[0], tf.shape(encoded.mask)[3]
+        return State(
+            time=tf.constant(0),
+            sentences=SentenceState(
+                caches=self.decoder.empty_caches(batch_size, width, length),
+                memories=self.decoder.project_memory(encoded.memory),
+                mask=encoded.mask,
+            ),
+            # Which of a sentence's hypotheses wrote each position that a hypothesis descends from.
+            hypotheses=tf.zeros([batch_size * width, length], tf.int32),
+            attention=tf.zeros([batch_size * width, source]),
+        )
+
+    def extend(self, state: State, steps) -> State:
+        """The state with room for so many more steps."""
+
+        def extend(cache):
+            return tf.pad(cache, [[0, 0], [0, 0], [0, 0], [0, steps], [0, 0]])
+
+        source = state.sentences
+        caches = [KeyValues(*map(extend, cache)) for cache in source.caches]
+        return state._replace(
+            sentences=source._replace(caches=caches),
+            hypotheses=tf.pad(state.hypotheses, [[0, 0], [0, steps]]),
+        )
+
+    def step(self, token_ids, state: State) -> tuple[tf.Tensor, State]:
+        """Reads one token of each hypothesis and gives the logits of the next.
+
+        Args:
+            token_ids: integer tensor (batch * width,): the start token, then what was chosen.
+            state: from `init_state`, or the step before with its hypotheses reordered.
 
         Returns:
-            float32 logits (batch, target_vocab_size) and the new state. They equal those of the
-            full pass at the same position.
+            float32 logits (batch * width, target_vocab_size) and the new state. They equal those
+            of the full pass at the same position.
         """
-        x = self.target_embedding(token_ids[:, tf.newaxis], start=state.position)
-        x, caches, _ = self.decoder.step(
-            x, state.caches, state.position, state.memories, state.memory_mask
+        source, time = state.sentences, state.time
+        rows, width = tf.shape(token_ids)[0], tf.shape(source.caches[0].keys)[2]
+        batch_size, length = tf.shape(source.mask)[0], tf.shape(state.hypotheses)[1]
+        x = self.target_embedding(token_ids[:, tf.newaxis], start=time)
+        x = tf.reshape(x, [batch_size, width, self.d_model])
+        now = tf.equal(tf.range(length), time)
+        own = tf.tile(tf.range(width), [batch_size])[:, tf.newaxis]
+        writers = tf.where(now, own, state.hypotheses)
+        seen = tf.equal(
+            tf.reshape(writers, [batch_size, 1, width, 1, length]), tf.range(width)[:, tf.newaxis]
+        ) & (tf.range(length) <= time)
+        x, caches, weights = self.decoder.step(
+            x,
+            source.caches,
+            time,
+            tf.reshape(seen, [batch_size, 1, width, width * length]),
+            source.memories,
+            source.mask,
         )
-        state = state._replace(position=state.position + 1, caches=caches)
-        return self._logits(x)[:, 0], state
+        state = State(
+            time=time + 1,
+            sentences=source._replace(caches=caches),
+            hypotheses=writers,
+            attention=tf.reshape(
+                tf.reduce_mean(weights[-1], axis=1), [rows, tf.shape(source.mask)[3]]
+            ),
+        )
+        return tf.reshape(self._logits(x), [rows, self.target_vocab_size]), state
+
+    def attention(self, source_ids, target_ids, layer: int = -1, heads=None) -> tf.Tensor:
+        """How much the decoder attends to each source token while it predicts each target token.
+
+        Args:
+            source_ids: integer tensor (batch, source).
+            target_ids: integer tensor (batch, target), shifted right as for a training step.
+            layer: of the decoder; -1 is the last.
+            heads: numbers of the heads to average over. None: all.
+
+        Returns:
+            float32 tensor (batch, target, source). A row sums to 1 over the tokens of the source,
+            and is 0 on padding.
+        """
+        encoded = self.encode(source_ids)
+        mask = tf.logical_and(padding_mask(target_ids), causal_mask(target_ids))
+        _, weights = self.decoder(
+            self.target_embedding(target_ids),
+            encoded.memory,
+            mask,
+            encoded.mask,
+            return_weights=True,
+        )
+        weights = weights[layer].cross_attention
+        if heads is not None:
+            weights = tf.gather(weights, heads, axis=1)
+        return tf.reduce_mean(weights, axis=1)
 
     def _logits(self, x):
         tied = self.tie != "none"

@@ -1,6 +1,19 @@
-"""Reading a translation out of a model. Works on the stepping protocol alone; knows no text."""
+"""Reading translations out of a model. Works on the stepping protocol alone; knows no text."""
 
-from kformer.search.greedy import greedy_search
-from kformer.search.protocol import SearchResult
+from kformer.search.beam import Beam
+from kformer.search.constraints import Constraints
+from kformer.search.paths import Greedy, Sample
+from kformer.search.protocol import NONE, SearchResult, State, Steppable
+from kformer.search.search import Search
 
-__all__ = ["SearchResult", "greedy_search"]
+__all__ = [
+    "NONE",
+    "Beam",
+    "Constraints",
+    "Greedy",
+    "Sample",
+    "Search",
+    "SearchResult",
+    "State",
+    "Steppable",
+]

@@ -1,6 +1,7 @@
 """Text to ids and back, inside the graph; knows no model."""
 
 from kformer.ids import END_ID, PAD_ID, START_ID, UNK_ID
+from kformer.text.long import Part, split_long
 from kformer.text.normalize import normalize
 from kformer.text.pair import Tokenizers, load_tokenizer
 from kformer.text.sentencepiece import SentencePieceTokenizer
@@ -13,10 +14,12 @@ __all__ = [
     "RESERVED_PIECES",
     "START_ID",
     "UNK_ID",
+    "Part",
     "SentencePieceTokenizer",
     "Tokenizer",
     "Tokenizers",
     "WordTokenizer",
     "load_tokenizer",
     "normalize",
+    "split_long",
 ]

@@ -5,7 +5,7 @@ import itertools
 import random
 import re
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -158,6 +158,16 @@ class SentencePieceTokenizer(Tokenizer):
     def pieces(self) -> list[str]:
         names = self._sentencepiece.id_to_string(tf.range(self._vocab_size)).numpy()
         return [name.decode() for name in names]
+
+    def word_indices(self, pieces: Sequence[str]) -> list[int]:
+        words, word, after_space = [], -1, True
+        for piece in pieces:
+            after_space = after_space or piece.startswith(_SPACE_MARK)
+            # A space alone belongs to the word that it comes before.
+            if after_space and piece.strip(_SPACE_MARK):
+                word, after_space = word + 1, False
+            words.append(word + after_space)
+        return words
 
     def _split(self, texts: tf.Tensor) -> tf.RaggedTensor:
         texts = tf.strings.regex_replace(texts, _SPACE_MARK, _TYPED_SPACE_MARK)

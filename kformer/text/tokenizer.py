@@ -2,6 +2,7 @@
 
 import abc
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -41,6 +42,10 @@ class Tokenizer(tf.Module, abc.ABC):
     @abc.abstractmethod
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """Texts `(batch,)` of ids int32 `(batch, None)` free of padding, start and end."""
+
+    @abc.abstractmethod
+    def word_indices(self, pieces: Sequence[str]) -> list[int]:
+        """For each piece of a text the index of its word; words are what spaces part."""
 
     @abc.abstractmethod
     def _to_bytes(self) -> bytes:

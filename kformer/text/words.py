@@ -103,6 +103,14 @@ class WordTokenizer(Tokenizer):
     def pieces(self) -> list[str]:
         return list(self._pieces)
 
+    def word_indices(self, pieces: Sequence[str]) -> list[int]:
+        words, word = [], -1
+        for piece in pieces:
+            if word < 0 or not piece.startswith(JOINER):
+                word += 1
+            words.append(word)
+        return words
+
     def _split(self, texts: tf.Tensor) -> tf.RaggedTensor:
         return tf.ragged.map_flat_values(self._table.lookup, _tokens(texts))
 

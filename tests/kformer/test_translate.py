@@ -1,17 +1,16 @@
 import io
+import json
 import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from kformer import translate
-from kformer.models import Transformer
-from kformer.run_folder import RunFolder
-from kformer.text import Tokenizers, WordTokenizer
-from kformer.translator import Translator
+from kformer.search import Beam
+from kformer.text import WordTokenizer
+from kformer.translator import AttentionFrom, Translator
 
 ROOT = Path(__file__).resolve().parents[2]
 WORDS = "one two three four five six seven eight nine ten".split()
@@ -20,35 +19,17 @@ LINES = ["one two", "", "three\u2028four", "   ", "five\r", "six\x0bseven", "two
 CONTENT = "\n".join(LINES).encode()
 
 
-def save_run(path, **options):
-    """A run folder of an untrained model whose translations differ."""
-    run = RunFolder(path)
-    tokenizer = WordTokenizer.learn([" ".join(WORDS)])
-    size = tokenizer.vocab_size
-    model = Transformer(
-        size, size, d_model=16, num_heads=2, d_ff=24, num_encoder_layers=2, num_decoder_layers=2,
-        norm="pre", tie="none", dropout=0.0, **options,
-    )  # fmt: skip
-    random = np.random.default_rng(1)
-    for weight in model.trainable_weights:
-        if len(weight.shape) == 2:
-            weight.assign(random.normal(size=weight.shape))
-    run.save_model(model, run.best_model)
-    Tokenizers(tokenizer, tokenizer).save(run.tokenizer)
-    run.config.write_text("")
-    return run.path
-
-
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    return save_run(tmp_path_factory.mktemp("translate") / "run")
+def run(tmp_path_factory, save_run):
+    tokenizer = WordTokenizer.learn([" ".join(WORDS)])
+    return save_run(tmp_path_factory.mktemp("translate") / "run", tokenizer).path
 
 
 @pytest.fixture(scope="module")
 def expected(run):
     """A translation a line of `LINES`."""
     translations = Translator.from_run(run).translate(LINES)
-    assert len(set(translations)) == len(LINES) - 1, "two blank ones, and no two others the same"
+    assert len(set(translations)) >= 5, "so that no two could be exchanged unnoticed"
     return translations
 
 
@@ -76,9 +57,10 @@ def main(capsysbinary, monkeypatch):
     return main
 
 
-def error_of(result) -> str:
-    status, out, err = result
-    assert (status, out) == (2, [])
+def error_of(result, out=()) -> str:
+    """The one line of an error; `out` is what came before it, None for anything."""
+    status, lines, err = result
+    assert status == 2 and (out is None or lines == [*out])
     assert err.startswith("error: ") and err.count("\n") == 1 and err.endswith("\n")
     return err
 
@@ -129,18 +111,139 @@ def test_a_line_that_is_not_utf8_is_named(main, run, file, bad):
 
 
 def test_a_bad_line_of_standard_input_is_named(main, run):
-    assert "standard input, line 2: not UTF-8" in error_of(main(run, stdin=b"one\n\xff\n"))
+    assert "standard input, line 2: not UTF-8" in error_of(
+        main(run, stdin=b"one\n\xff\n"), out=None
+    )
 
 
-def test_a_line_too_long_for_the_model_is_named_by_its_number_in_the_file(
-    main, tmp_path, file, monkeypatch
-):
-    run = save_run(tmp_path / "learned", positions="learned", max_length=5)
+# Options
+
+
+def columns(lines):
+    return [line.split("\t") for line in lines]
+
+
+def test_n_best_are_as_many_lines_for_each_line(main, run, file):
+    status, lines, err = main(
+        run, file(CONTENT), "--beam-size=4", "--n-best=3", "--length-penalty=0.6", "--with-scores",
+        "--with-alignments", "--alignment-layer=0", "--alignment-heads", "1",
+    )  # fmt: skip
+    assert (status, err, len(lines)) == (0, "", 3 * len(LINES))
+    translator = Translator.from_run(run, Beam(size=4, n_best=3, length_penalty=0.6))
+    found = translator.translate_nbest(LINES, attention=AttentionFrom(0, (1,)))
+    for number, translation in enumerate(found):
+        for row, hypothesis in zip(lines[3 * number :], translation.hypotheses, strict=False):
+            score, text, alignment = row.split("\t")
+            assert float(score) == pytest.approx(hypothesis.score, abs=2e-4)
+            assert (text, alignment) == (hypothesis.text, str(hypothesis.alignment or ""))
+    assert lines[4:6] == ["", ""], "of a blank line there is one translation only"
+
+
+def test_json_lines_hold_everything(main, run, file):
+    status, lines, _ = main(run, file(CONTENT), "--json", "--with-alignments")
+    objects = [json.loads(line) for line in lines]
+    assert status == 0 and [found["source"] for found in objects] == [
+        line.removesuffix("\r") for line in LINES
+    ]
+    found = Translator.from_run(run).translate_nbest(LINES, attention=AttentionFrom())
+    for fields, translation in zip(objects, found, strict=True):
+        (hypothesis,) = translation.hypotheses
+        assert fields["translation"] == translation.text and fields["parts"] == 1
+        (fields,) = fields["hypotheses"]
+        assert fields["tokens"] == hypothesis.tokens
+        assert fields["ended"] == hypothesis.ended
+        assert fields["score"] == pytest.approx(hypothesis.score, abs=1e-4)
+        links = hypothesis.alignment and [list(link) for link in hypothesis.alignment.links]
+        assert fields.get("alignment") == links
+
+
+def test_references_are_scored_in_place_of_translating(main, run, file, tmp_path):
+    references = tmp_path / "references.txt"
+    references.write_text("two\n\nten ten one\n")
+    status, lines, _ = main(run, file(b"one\ntwo three\nfour\n"), "--score", references)
+    scores = Translator.from_run(run).score(
+        ["one", "two three", "four"], ["two", "", "ten ten one"]
+    )
+    assert status == 0
+    for (log_probability, perplexity), score in zip(columns(lines), scores, strict=True):
+        assert float(log_probability) == pytest.approx(score.log_probability, abs=1e-3)
+        assert float(perplexity) == pytest.approx(score.perplexity, rel=1e-3)
+    _, (first, *_), _ = main(run, file(b"one\nx\nx\n"), "--score", references, "--json")
+    assert json.loads(first)["tokens"] == ["two", "</s>"]
+
+
+def test_translations_begin_as_a_file_of_prefixes_says(main, run, file, tmp_path):
+    prefixes = tmp_path / "prefixes.txt"
+    prefixes.write_text("nine nine\n\n")
+    status, (first, second), _ = main(run, file(b"one\ntwo\n"), "--prefix", prefixes)
+    assert status == 0 and first.startswith("nine nine")
+    assert second == Translator.from_run(run).translate(["two"])[0]
+
+
+@pytest.mark.parametrize("option", ["--prefix", "--score"])
+def test_a_file_beside_the_text_with_other_lines_is_named(main, run, file, tmp_path, option):
+    beside = tmp_path / "beside.txt"
+    beside.write_text("one\ntwo\n")
+    text = error_of(main(run, file(b"one\n"), option, beside), out=None)
+    assert "input.txt has 1 lines" in text and "beside.txt has more" in text
+    text = error_of(main(run, option, beside, stdin=b"a\nb\nc\n"), out=None)
+    assert "beside.txt has 2 lines, standard input has more" in text
+    assert "no-such.txt" in error_of(main(run, file(b"one\n"), option, tmp_path / "no-such.txt"))
+
+
+def test_samples_are_repeatable_and_follow_the_seed(main, run, file):
+    arguments = [run, file(CONTENT * 3), "--sample", "--n-best=2", "--temperature=2"]
+    one, again, other = (main(*arguments, f"--seed={seed}") for seed in (1, 1, 2))
+    assert one == again and one[0] == 0 and one[1] != other[1]
+
+
+def test_limits_reach_the_search(main, run, file):
+    _, lines, _ = main(run, file(CONTENT), "--min-length=3", "--max-length=4", "--forbid=seven")
+    assert {len(line.split()) for line in lines} <= {0, 3, 4}
+    assert not any("seven" in line for line in lines)
+    _, lines, _ = main(run, file(b"one two three\n"), "--length-factor=0", "--length-margin=1")
+    assert len(lines[0].split()) <= 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--n-best=3"], "--beam-size 3"),
+        (["--sample", "--beam-size=2"], "give one of them"),
+        (["--beam-size=0", "--n-best=0"], "`size` must be at least 1"),
+        (["--sample", "--top-p=2"], "`top_p` must be above 0"),
+        (["--forbid=elephant"], "--forbid elephant: no piece"),
+        (["--max-length=0"], "max_length must be at least 1"),
+        (["--length-margin=-3"], "length_margin must not be negative"),
+        (["--with-alignments", "--alignment-layer=7"], "2 decoder layers"),
+        (["--with-alignments", "--alignment-heads", "5"], "2 heads"),
+    ],
+)
+def test_options_that_make_no_sense_are_named(main, run, file, options, message):
+    assert message in error_of(main(run, file(b"one\n"), *options))
+
+
+def test_a_prefix_too_long_is_named_by_its_line(main, run, file, tmp_path, monkeypatch):
     monkeypatch.setattr(translate, "_CHUNK", 2)
-    path = file(b"one\n\ntwo\none two three four five\n")
-    status, _, err = main(run, path)
-    assert status == 2 and err.count("\n") == 1
-    assert err.startswith(f"error: {path}, line 4: 5 tokens")
+    prefixes = tmp_path / "prefixes.txt"
+    prefixes.write_text("one\n\ntwo\none two three four five\n")
+    path = file(b"one\n\ntwo\nthree\n")
+    text = error_of(main(run, path, "--prefix", prefixes, "--max-length=4"), out=None)
+    assert text.startswith(f"error: {path}, line 4: 5 tokens")
+
+
+def test_lines_that_come_slowly_are_answered_at_once(run):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kformer.translate", run], cwd=ROOT, stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )  # fmt: skip
+    for word in (b"one\n", b"two\n", b"one\n"):
+        process.stdin.write(word)
+        process.stdin.flush()
+        # Would wait for ever if lines were held back; the test's time limit would tell.
+        assert process.stdout.readline().endswith(b"\n")
+    process.stdin.close()
+    assert process.wait(60) == 0
 
 
 def test_a_process_translates_what_is_piped_into_it(run, expected):

@@ -111,30 +111,25 @@ def test_projecting_memory_once_equals_attention_across(layer, mask, random):
 def test_steps_equal_causal_attention_at_every_position(layer, random):
     x = random(2, 4, 8)
     expected = layer(x, attention_mask=causal_mask(tf.zeros([1, 4])))
-    cache = layer.empty_cache(2, 6)
+    cache = layer.empty_cache(2, width=1, length=6)
     for time in range(4):
-        output, cache = layer.step(x[:, time : time + 1], cache, tf.fill([2], time))
+        seen = tf.reshape(tf.range(6) <= time, [1, 1, 1, 6])
+        output, cache = layer.step(x[:, time : time + 1], cache, time, seen)
         np.testing.assert_allclose(output[:, 0], expected[:, time], atol=1e-5)
 
 
-def test_steps_of_rows_at_different_positions_equal_causal_attention(layer, random):
-    # The second row starts two steps late, and feeds its first token until then.
-    x = random(2, 5, 8)
-    expected = layer(x, attention_mask=causal_mask(tf.zeros([1, 5])))
-    cache = layer.empty_cache(2, 5)
-    for time in range(5):
-        position = np.array([time, max(0, time - 2)], "int32")
-        output, cache = layer.step(x[[0, 1], position][:, None], cache, tf.constant(position))
-        for row in range(2):
-            np.testing.assert_allclose(output[row, 0], expected[row, position[row]], atol=1e-5)
-
-
-def test_step_ignores_what_the_cache_holds_after_its_position(layer, random):
-    x = random(1, 1, 8)
-    empty = layer.empty_cache(1, 3)
-    stale = KeyValues(tf.fill([1, 2, 3, 4], 9.0), tf.fill([1, 2, 3, 4], 9.0))
-    expected, _ = layer.step(x, empty, tf.constant([0]))
-    np.testing.assert_allclose(layer.step(x, stale, tf.constant([0]))[0], expected, atol=1e-6)
+def test_hypotheses_of_one_cache_see_what_they_are_shown(layer, random):
+    """Two hypotheses; at the second step both go on from the second one's first position."""
+    first, second = random(1, 2, 8), random(1, 2, 8)
+    cache = layer.empty_cache(1, width=2, length=2)
+    own = np.array([[[[1, 0, 0, 0], [0, 0, 1, 0]]]], bool)
+    _, cache = layer.step(first, cache, 0, own)
+    shown = np.array([[[[0, 1, 1, 0], [0, 0, 1, 1]]]], bool)
+    output, _ = layer.step(second, cache, 1, shown)
+    for row in range(2):
+        history = np.stack([first[0, 1], second[0, row]])[np.newaxis]
+        expected = layer(history, attention_mask=causal_mask(tf.zeros([1, 2])))
+        np.testing.assert_allclose(output[0, row], expected[0, 1], atol=1e-5)
 
 
 def test_attention_weights_are_dropped_in_training_only(random):

@@ -77,10 +77,11 @@ def test_decoder_steps_equal_the_whole_with_its_cross_attention(norm, build, ran
     expected, weights = decoder(
         x, memory, causal_mask(tf.zeros([1, 3])), source_mask, return_weights=True
     )
-    caches, memories = decoder.empty_caches(2, 3), decoder.project_memory(memory)
+    caches, memories = decoder.empty_caches(2, 1, 3), decoder.project_memory(memory)
     for time in range(3):
+        seen = tf.reshape(tf.range(3) <= time, [1, 1, 1, 3])
         output, caches, step_weights = decoder.step(
-            x[:, time : time + 1], caches, tf.fill([2], time), memories, source_mask
+            x[:, time : time + 1], caches, time, seen, memories, source_mask
         )
         np.testing.assert_allclose(output[:, 0], expected[:, time], atol=1e-5)
         for of_step, of_all in zip(step_weights, weights, strict=True):

@@ -68,24 +68,62 @@ def test_steps_equal_the_full_pass_at_every_position(options, build, batch):
     (source, _), _ = batch
     target = np.array([[2, 4, 5, 6], [2, 9, 9, 10], [2, 3, 1, 7]], "int32")
     expected = model((source, target))
-    state = model.init_state(model.encode(source), 6)
+    attention = model.attention(source, target)
+    state = model.init_state(model.encode(source), width=1, length=2)
     step = tf.function(model.step)
     for time in range(4):
+        if time == 2:
+            state = model.extend(state, 3)
         logits, state = step(tf.constant(target[:, time]), state)
         assert logits.dtype == tf.float32
         np.testing.assert_allclose(logits, expected[:, time], atol=1e-5)
+        np.testing.assert_allclose(state.attention, attention[:, time], atol=1e-5)
 
 
-def test_decoding_state_can_be_reordered_row_by_row(build, batch):
+def test_hypotheses_reordered_at_every_step_equal_the_full_pass_of_what_they_descend_from(
+    options, build, batch
+):
+    model = build(**options)
+    (source, _), _ = batch
+    random = np.random.default_rng(4)
+    width = 3
+    state = model.init_state(model.encode(source), width, 6)
+    histories = np.zeros([len(source) * width, 0], int)
+    for _ in range(6):
+        tokens = random.integers(3, 11, len(histories))
+        histories = np.column_stack([histories, tokens])
+        logits, state = model.step(tf.constant(tokens, tf.int32), state)
+        expected = model((np.repeat(source, width, axis=0), histories))[:, -1]
+        np.testing.assert_allclose(logits, expected, atol=1e-5)
+        parents = random.integers(width, size=[len(source), width])
+        rows = (parents + np.arange(len(source))[:, np.newaxis] * width).ravel()
+        histories = histories[rows]
+        state = state._replace(hypotheses=tf.gather(state.hypotheses, rows))
+
+
+def test_a_step_reads_nothing_that_the_cache_holds_after_it(build, batch):
     model = build()
     (source, _), _ = batch
-    tokens = tf.constant([2, 2, 2])
-    _, state = model.step(tokens, model.init_state(model.encode(source), 4))
-    expected, _ = model.step(tf.constant([4, 5, 6]), state)
-    order = [2, 0, 0, 1]
-    reordered = tf.nest.map_structure(lambda tensor: tf.gather(tensor, order), state)
-    logits, _ = model.step(tf.gather([4, 5, 6], order), reordered)
-    np.testing.assert_allclose(logits, tf.gather(expected, order), atol=1e-6)
+    state = model.init_state(model.encode(source), 1, 3)
+    stale = tf.nest.map_structure(lambda cache: cache + 9, state.sentences.caches)
+    dirty = state._replace(sentences=state.sentences._replace(caches=stale))
+    tokens = tf.constant([2, 4, 5])
+    np.testing.assert_array_equal(model.step(tokens, dirty)[0], model.step(tokens, state)[0])
+
+
+@pytest.mark.parametrize(("layer", "heads"), [(-1, None), (0, None), (1, [0]), (1, [0, 1])])
+def test_attention_is_over_the_real_source_tokens(layer, heads, build, batch):
+    model = build()
+    (source, target), _ = batch
+    weights = model.attention(source, target, layer, heads).numpy()
+    assert weights.shape == (3, 4, 5)
+    np.testing.assert_allclose(weights.sum(axis=2), 1, atol=1e-5)
+    real = np.broadcast_to((source != 0)[:, np.newaxis], weights.shape)
+    np.testing.assert_array_equal(weights[~real], 0)
+    assert weights[real].min() > 0
+    each = [model.attention(source, target, layer, [head]) for head in heads or [0, 1]]
+    np.testing.assert_allclose(weights, np.mean(each, axis=0), atol=1e-6)
+    assert np.abs(weights - model.attention(source, target, 1 - layer % 2)).max() > 1e-3
 
 
 @pytest.mark.parametrize("dtype", POLICIES)

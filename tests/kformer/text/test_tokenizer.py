@@ -128,6 +128,24 @@ def test_graph_equals_eager(tokenizer):
         assert texts_of(detokenize(ids.to_tensor(PAD_ID))) == texts_of(tokenizer.detokenize(ids))
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["don't, l'eau 3.14 我爱你 😀", "The  cat   sat", "# ##x of Wörter, naïve café!", "▁ ⁇ ▁"],
+)
+def test_pieces_know_their_word(tokenizer, text):
+    """The pieces of each word, put together by themselves, are the word."""
+    (ids,) = tokenizer.tokenize([text]).to_list()
+    vocabulary = tokenizer.pieces()
+    words = tokenizer.word_indices([vocabulary[id] for id in ids])
+    assert words == sorted(words) and set(words) == set(range(len(text.split())))
+    grouped = [[id for id, word in zip(ids, words, strict=True) if word == n] for n in set(words)]
+    assert texts_of(tokenizer.detokenize(tf.ragged.constant(grouped))) == text.split()
+
+
+def test_no_pieces_have_no_words(tokenizer):
+    assert tokenizer.word_indices([]) == []
+
+
 class Echo(tf.Module):
     def __init__(self, tokenizers):
         super().__init__()

@@ -1,0 +1,155 @@
+"""Searches that follow paths once chosen: greedy, and sampling."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from kformer.ids import END_ID, PAD_ID
+from kformer.search.filters import keep_min_p, keep_top_k, keep_top_p
+from kformer.search.protocol import SearchResult
+from kformer.search.search import Search
+
+
+class Paths(NamedTuple):
+    """Variables of a search along paths."""
+
+    limits: tf.Tensor  # int32 (batch,)
+    prefixes: tf.Tensor  # int32 (batch, any)
+    chances: tf.Tensor  # float32 (batch, width, length), drawn beforehand
+    tokens: tf.Tensor  # int32 (batch, width, length)
+    log_probabilities: tf.Tensor  # float32 (batch, width, length)
+    ended: tf.Tensor  # bool (batch, width)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PathSearch(Search):
+    """A search whose hypotheses know nothing of each other."""
+
+    @abstractmethod
+    def _chances(self, batch_size, length) -> tf.Tensor:
+        """Numbers that choices are left to, float32 (batch, width, length), 0 to 1."""
+
+    @abstractmethod
+    def _choose(self, scores, chances) -> tf.Tensor:
+        """Tokens int32 (rows,) by scores (rows, vocab_size) and chances (rows,)."""
+
+    def _start(self, limits, prefixes, source):
+        batch_size = tf.shape(limits)[0]
+        length = tf.reduce_max(tf.concat([limits, [0]], axis=0))
+        return Paths(
+            limits,
+            prefixes,
+            self._chances(batch_size, length),
+            tokens=tf.fill([batch_size, self.width, length], PAD_ID),
+            log_probabilities=tf.zeros([batch_size, self.width, length]),
+            ended=tf.zeros([batch_size, self.width], tf.bool),
+        )
+
+    def _advance(self, time, logits, attention, carry: Paths):
+        batch_size, _, vocab_size = tf.unstack(tf.shape(logits))
+        logits = tf.reshape(logits, [batch_size * self.width, vocab_size])
+        scores = self.constraints.scores(
+            logits,
+            tf.reshape(carry.tokens, [batch_size * self.width, tf.shape(carry.tokens)[2]]),
+            time,
+            tf.repeat(carry.prefixes, self.width, axis=0),
+        )
+        chosen = self._choose(scores, tf.reshape(carry.chances[:, :, time], [-1]))
+        gained = tf.gather(logits, chosen, batch_dims=1) - tf.reduce_logsumexp(logits, axis=1)
+        running = ~carry.ended & (time < carry.limits)[:, tf.newaxis]
+        chosen = tf.where(running, tf.reshape(chosen, tf.shape(running)), PAD_ID)
+        gained = tf.where(running, tf.reshape(gained, tf.shape(running)), 0.0)
+        now = tf.range(tf.shape(carry.tokens)[2]) == time
+        carry = carry._replace(
+            tokens=tf.where(now, chosen[:, :, tf.newaxis], carry.tokens),
+            log_probabilities=tf.where(now, gained[:, :, tf.newaxis], carry.log_probabilities),
+            ended=carry.ended | (chosen == END_ID),
+        )
+        return chosen, None, carry
+
+    def _running(self, time, carry: Paths):
+        return tf.reduce_any(~carry.ended, axis=1) & (time < carry.limits)
+
+    def _result(self, carry: Paths):
+        totals = tf.reduce_sum(carry.log_probabilities, axis=2)
+        best_first = tf.argsort(totals, axis=1, direction="DESCENDING", stable=True)
+        result = SearchResult(carry.tokens, carry.log_probabilities, totals, totals, carry.ended)
+        return SearchResult(*(tf.gather(part, best_first, batch_dims=1) for part in result))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Greedy(PathSearch):
+    """The likeliest token at every step. Arguments: see `Search`."""
+
+    @property
+    def width(self):
+        return 1
+
+    def _chances(self, batch_size, length):
+        return tf.zeros([batch_size, 1, length])
+
+    def _choose(self, scores, chances):
+        return tf.argmax(scores, axis=1, output_type=tf.int32)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample(PathSearch):
+    """Tokens drawn by their probability, after a temperature and up to three filters.
+
+    What is drawn for a sentence depends on the seed, the size of the batch and its place in it,
+    not on the other sentences.
+
+    Args:
+        n: translations drawn of each sentence, independently; they come sorted, and may repeat.
+        temperature: above 1 evens probabilities out, below 1 sharpens them.
+        top_k: draw from the k likeliest tokens; 0: from all.
+        top_p: draw from the likeliest tokens that together have this probability (Holtzman et
+            al., "The Curious Case of Neural Text Degeneration", 2020).
+        min_p: draw from tokens with at least this share of the likeliest one's probability.
+        seed: same seed, same sample.
+        constraints, stage: see `Search`.
+    """
+
+    n: int = 1
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self):
+        for name, valid, rule in (
+            ("n", self.n >= 1, "at least 1"),
+            ("temperature", self.temperature > 0, "above 0"),
+            ("top_k", self.top_k >= 0, "at least 0"),
+            ("top_p", 0 < self.top_p <= 1, "above 0 and at most 1"),
+            ("min_p", 0 <= self.min_p <= 1, "from 0 to 1"),
+        ):
+            if not valid:
+                raise ValueError(f"`{name}` must be {rule}. Received: {getattr(self, name)}")
+
+    @property
+    def width(self):
+        return self.n
+
+    def _chances(self, batch_size, length):
+        # Time first: the chances of early tokens do not depend on how long the longest may be.
+        shape = [length, batch_size, self.n]
+        drawn = tf.random.stateless_uniform(shape, seed=[self.seed, 0])
+        return tf.transpose(drawn, [1, 2, 0])
+
+    def _choose(self, scores, chances):
+        scores /= self.temperature
+        if self.top_k:
+            scores = keep_top_k(scores, self.top_k)
+        if self.top_p < 1:
+            scores = keep_top_p(scores, self.top_p)
+        if self.min_p:
+            scores = keep_min_p(scores, self.min_p)
+        up_to = tf.cumsum(tf.nn.softmax(scores), axis=1)
+        # The first token whose sum of probabilities is above the chance; the sum of all may be
+        # a little below 1.
+        drawn = tf.searchsorted(up_to, chances[:, tf.newaxis] * up_to[:, -1:], side="right")
+        return tf.minimum(drawn[:, 0], tf.shape(scores)[1] - 1)

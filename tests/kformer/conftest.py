@@ -1,0 +1,40 @@
+import numpy as np
+import pytest
+
+from kformer.models import Transformer
+from kformer.run_folder import RunFolder
+from kformer.text import Tokenizers
+
+
+def random_transformer(vocab_size, **options):
+    """Untrained, float32, with weights so large that other sources have other translations."""
+    sizes = dict(
+        source_vocab_size=vocab_size, target_vocab_size=vocab_size, d_model=16, num_heads=2,
+        d_ff=24, num_encoder_layers=2, num_decoder_layers=2, norm="pre", tie="none", dropout=0.0,
+        dtype="float32",
+    )  # fmt: skip
+    model = Transformer(**{**sizes, **options})
+    random = np.random.default_rng(1)
+    for weight in model.trainable_weights:
+        if len(weight.shape) == 2:
+            weight.assign(random.normal(size=weight.shape))
+    return model
+
+
+@pytest.fixture(scope="session", name="random_transformer")
+def random_transformer_fixture():
+    return random_transformer
+
+
+@pytest.fixture(scope="session")
+def save_run():
+    """Makes a run folder as training leaves it, as far as using it goes."""
+
+    def save_run(path, tokenizer, **options):
+        run = RunFolder(path)
+        run.save_model(random_transformer(tokenizer.vocab_size, **options), run.best_model)
+        Tokenizers(tokenizer, tokenizer).save(run.tokenizer)
+        run.config.write_text("")
+        return run
+
+    return save_run
