@@ -165,29 +165,41 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _translator(options: argparse.Namespace) -> "Translator":
+    from kformer.graph import AttentionFrom, TranslationGraph
+    from kformer.run_folder import RunFolder
     from kformer.translator import Translator
 
-    translator = Translator.from_run(
-        options.run,
+    model, tokenizers = RunFolder.open(options.run).load()
+    ids = {piece: number for number, piece in enumerate(tokenizers.target.pieces())}
+    for piece in options.forbid:
+        if piece not in ids:
+            raise InputError(f"--forbid {piece}: no piece of the vocabulary of {options.run}")
+    heads = options.alignment_heads and tuple(options.alignment_heads)
+    graph = TranslationGraph(
+        model,
+        tokenizers,
+        _search(options, tuple(ids[piece] for piece in options.forbid)),
         length_factor=options.length_factor,
         length_margin=options.length_margin,
         max_length=options.max_length,
         max_source_tokens=options.max_source_tokens,
+        attention=AttentionFrom(options.alignment_layer, heads),
+    )
+    return Translator(
+        graph,
         max_batch_tokens=options.max_batch_tokens,
         max_batch_sentences=options.max_batch_sentences,
     )
-    ids = {piece: number for number, piece in enumerate(translator.tokenizers.target.pieces())}
-    for piece in options.forbid:
-        if piece not in ids:
-            raise InputError(f"--forbid {piece}: no piece of the vocabulary of {options.run}")
-    try:
-        translator.search = _search(options, tuple(ids[piece] for piece in options.forbid))
-    except ValueError as error:
-        raise InputError(str(error)) from error
-    return translator
 
 
 def _search(options: argparse.Namespace, forbidden: tuple[int, ...]) -> "Search":
+    try:
+        return _search_of(options, forbidden)
+    except ValueError as error:
+        raise InputError(str(error)) from error
+
+
+def _search_of(options: argparse.Namespace, forbidden: tuple[int, ...]) -> "Search":
     from kformer.search import Beam, Constraints, Greedy, Sample
 
     constraints = Constraints(
@@ -220,7 +232,7 @@ def _search(options: argparse.Namespace, forbidden: tuple[int, ...]) -> "Search"
 
 def _output(translator, options, chunk, name, done) -> Iterator[str]:
     """The lines that a chunk of (text, what stands beside it) becomes."""
-    from kformer.translator import AttentionFrom, TextTooLongError
+    from kformer.translator import TextTooLongError
 
     texts, beside = map(list, zip(*chunk, strict=True))
     try:
@@ -228,12 +240,8 @@ def _output(translator, options, chunk, name, done) -> Iterator[str]:
             for text, score in zip(texts, translator.score(texts, beside), strict=True):
                 yield _score_json(text, score) if options.json else _score_line(score)
             return
-        attention = None
-        if options.with_alignments:
-            heads = options.alignment_heads and tuple(options.alignment_heads)
-            attention = AttentionFrom(options.alignment_layer, heads)
         prefixes = beside if options.prefix else None
-        found = translator.translate_nbest(texts, prefixes, attention)
+        found = translator.translate_nbest(texts, prefixes, with_alignments=options.with_alignments)
     except TextTooLongError as error:
         where = f"{name}, line {done + error.index + 1}"
         raise InputError(f"{where}: {error.reason}") from error

@@ -17,6 +17,7 @@ import keras
 import tensorflow as tf
 
 from kformer.errors import InputError
+from kformer.graph import TranslationGraph
 from kformer.losses import MaskedCrossEntropy
 from kformer.metrics import Perplexity, TokenAccuracy
 from kformer.models.base import SequenceModel
@@ -153,7 +154,7 @@ def _callbacks(
     """In order: those that measure, then those that show and keep what was measured."""
     settings = config.train
     scores = TranslationScores(
-        Translator(model, prepared.tokenizers),
+        Translator(TranslationGraph(model, prepared.tokenizers)),
         list(read_pairs(run.text("valid"))),
         config.scoring.bleu_tokenize,
     )

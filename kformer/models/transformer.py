@@ -208,16 +208,18 @@ class Transformer(ArgumentsConfig, SequenceModel):
     def call(self, inputs, training=False):
         source_ids, target_ids = inputs
         encoded = self.encode(source_ids, training=training)
-        x = self.target_embedding(target_ids, training=training)
-        mask = tf.logical_and(padding_mask(target_ids), causal_mask(target_ids))
-        x = self.decoder(x, encoded.memory, mask, encoded.mask, training=training)
-        return self._logits(x)
+        return self.decode(encoded, target_ids, training=training)
 
     def encode(self, source_ids, training=False) -> Encoded:
         """What the decoder needs of the source: int (batch, source) in, `Encoded` out."""
         mask = padding_mask(source_ids)
         x = self.source_embedding(source_ids, training=training)
         return Encoded(self.encoder(x, mask, training=training), mask)
+
+    def decode(self, encoded: Encoded, target_ids, training=False):
+        """Float32 logits (batch, target, target_vocab_size) of the token after each target id."""
+        x, _ = self._decoded(encoded, target_ids, training)
+        return self._logits(x)
 
     def init_state(self, encoded: Encoded, width, length) -> State:
         """The state before the first step.
@@ -306,19 +308,23 @@ class Transformer(ArgumentsConfig, SequenceModel):
             float32 tensor (batch, target, source). A row sums to 1 over the tokens of the source,
             and is 0 on padding.
         """
-        encoded = self.encode(source_ids)
-        mask = tf.logical_and(padding_mask(target_ids), causal_mask(target_ids))
-        _, weights = self.decoder(
-            self.target_embedding(target_ids),
-            encoded.memory,
-            mask,
-            encoded.mask,
-            return_weights=True,
-        )
+        _, weights = self._decoded(self.encode(source_ids), target_ids)
         weights = weights[layer].cross_attention
         if heads is not None:
             weights = tf.gather(weights, heads, axis=1)
         return tf.reduce_mean(weights, axis=1)
+
+    def _decoded(self, encoded: Encoded, target_ids, training=False):
+        """The decoder's output and the attention weights of its layers."""
+        mask = tf.logical_and(padding_mask(target_ids), causal_mask(target_ids))
+        return self.decoder(
+            self.target_embedding(target_ids, training=training),
+            encoded.memory,
+            mask,
+            encoded.mask,
+            return_weights=True,
+            training=training,
+        )
 
     def _logits(self, x):
         tied = self.tie != "none"

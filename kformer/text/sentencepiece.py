@@ -159,7 +159,8 @@ class SentencePieceTokenizer(Tokenizer):
         names = self._sentencepiece.id_to_string(tf.range(self._vocab_size)).numpy()
         return [name.decode() for name in names]
 
-    def word_indices(self, pieces: Sequence[str]) -> list[int]:
+    @staticmethod
+    def word_indices(pieces: Sequence[str]) -> list[int]:
         words, word, after_space = [], -1, True
         for piece in pieces:
             after_space = after_space or piece.startswith(_SPACE_MARK)

@@ -43,8 +43,9 @@ class Tokenizer(tf.Module, abc.ABC):
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """Texts `(batch,)` of ids int32 `(batch, None)` free of padding, start and end."""
 
+    @staticmethod
     @abc.abstractmethod
-    def word_indices(self, pieces: Sequence[str]) -> list[int]:
+    def word_indices(pieces: Sequence[str]) -> list[int]:
         """For each piece of a text the index of its word; words are what spaces part."""
 
     @abc.abstractmethod

@@ -103,7 +103,8 @@ class WordTokenizer(Tokenizer):
     def pieces(self) -> list[str]:
         return list(self._pieces)
 
-    def word_indices(self, pieces: Sequence[str]) -> list[int]:
+    @staticmethod
+    def word_indices(pieces: Sequence[str]) -> list[int]:
         words, word = [], -1
         for piece in pieces:
             if word < 0 or not piece.startswith(JOINER):

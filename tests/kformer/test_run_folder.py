@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from kformer.errors import InputError
+from kformer.graph import TranslationGraph
 from kformer.models import Transformer
 from kformer.run_folder import RunFolder
 from kformer.text import Tokenizers, WordTokenizer
@@ -62,7 +63,7 @@ def damage_in_the_middle(content: bytes) -> bytes:
 
 def test_what_was_saved_translates_as_what_was_in_memory(run):
     translator = Translator.from_run(run.path)
-    expected = Translator(build_model(), build_tokenizers()).translate(TEXTS)
+    expected = Translator(TranslationGraph(build_model(), build_tokenizers())).translate(TEXTS)
     assert translator.translate(TEXTS) == expected
     assert len(set(expected)) == len(TEXTS) and all(expected)
 

@@ -8,9 +8,10 @@ from types import SimpleNamespace
 import pytest
 
 from kformer import translate
+from kformer.graph import AttentionFrom
 from kformer.search import Beam
 from kformer.text import WordTokenizer
-from kformer.translator import AttentionFrom, Translator
+from kformer.translator import Translator
 
 ROOT = Path(__file__).resolve().parents[2]
 WORDS = "one two three four five six seven eight nine ten".split()
@@ -129,8 +130,9 @@ def test_n_best_are_as_many_lines_for_each_line(main, run, file):
         "--with-alignments", "--alignment-layer=0", "--alignment-heads", "1",
     )  # fmt: skip
     assert (status, err, len(lines)) == (0, "", 3 * len(LINES))
-    translator = Translator.from_run(run, Beam(size=4, n_best=3, length_penalty=0.6))
-    found = translator.translate_nbest(LINES, attention=AttentionFrom(0, (1,)))
+    search = Beam(size=4, n_best=3, length_penalty=0.6)
+    translator = Translator.from_run(run, search, attention=AttentionFrom(0, (1,)))
+    found = translator.translate_nbest(LINES, with_alignments=True)
     for number, translation in enumerate(found):
         for row, hypothesis in zip(lines[3 * number :], translation.hypotheses, strict=False):
             score, text, alignment = row.split("\t")
@@ -145,7 +147,7 @@ def test_json_lines_hold_everything(main, run, file):
     assert status == 0 and [found["source"] for found in objects] == [
         line.removesuffix("\r") for line in LINES
     ]
-    found = Translator.from_run(run).translate_nbest(LINES, attention=AttentionFrom())
+    found = Translator.from_run(run).translate_nbest(LINES, with_alignments=True)
     for fields, translation in zip(objects, found, strict=True):
         (hypothesis,) = translation.hypotheses
         assert fields["translation"] == translation.text and fields["parts"] == 1

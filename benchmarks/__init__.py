@@ -1,0 +1,1 @@
+"""Speed and quality, measured; one command each."""

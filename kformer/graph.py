@@ -1,0 +1,257 @@
+"""Translation as one graph: string tensors in, string tensors out, nothing of Python between."""
+
+import math
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from kformer.errors import InputError
+from kformer.ids import END_ID, PAD_ID, START_ID
+from kformer.losses import token_cross_entropy
+from kformer.models.base import SequenceModel
+from kformer.search import Greedy, Search
+from kformer.text import Tokenizers
+
+_TEXTS = tf.TensorSpec([None], tf.string)
+
+
+@dataclass(frozen=True)
+class AttentionFrom:
+    """Which attention alignments are read from: that of the decoder to the source.
+
+    Args:
+        layer: of the decoder, from 0, or back from -1, the last.
+        heads: which to average over, from 0. None: all.
+    """
+
+    layer: int = -1
+    heads: tuple[int, ...] | None = None
+
+
+class TranslationGraph(tf.Module):
+    """Model, vocabularies and search in `tf.function`s on string tensors, each traced once.
+
+    What `export` writes and `Translator` calls. Every result has the batch first. A text is one
+    sentence; of a longer one the first `max_source_tokens` are read and `truncated` says so.
+
+    A translation may have up to `length_factor * n + length_margin` tokens for a source of n, the
+    end counted in both; a prefix comes on top. The limit belongs to the sentence, so what it is
+    batched with never changes its translation.
+
+    Args:
+        model: a model with the stepping protocol.
+        tokenizers: the vocabularies that it was trained with.
+        search: how to search; default greedy.
+        length_factor, length_margin: the limit of a translation's length.
+        max_length: its absolute limit in tokens, the end included. None: none.
+        max_source_tokens: most tokens read of a text; models of sentences do badly on more than
+            they were trained on.
+        attention: where alignments come from.
+
+    Raises:
+        InputError: an argument is out of range.
+    """
+
+    def __init__(
+        self,
+        model: SequenceModel,
+        tokenizers: Tokenizers,
+        search: Search | None = None,
+        *,
+        length_factor: float = 2.0,
+        length_margin: int = 20,
+        max_length: int | None = None,
+        max_source_tokens: int = 128,
+        attention: AttentionFrom | None = None,
+    ):
+        super().__init__()
+        for name, value in (("length_factor", length_factor), ("length_margin", length_margin)):
+            if value < 0:
+                raise InputError(f"{name} must not be negative. Received: {value}")
+        for name, value in (("max_length", max_length), ("max_source_tokens", max_source_tokens)):
+            if value is not None and value < 1:
+                raise InputError(f"{name} must be at least 1. Received: {value}")
+        self.model = model
+        self.tokenizers = tokenizers
+        self.search = search or Greedy()
+        self.length_factor = length_factor
+        self.length_margin = length_margin
+        # Learned positions have an end.
+        positions = model.max_length if model.positions == "learned" else None
+        self.max_target_tokens = min(max_length or math.inf, positions or math.inf)
+        # The end token takes a position.
+        self.max_source_tokens = min(max_source_tokens, (positions or math.inf) - 1)
+        self.max_scored_tokens = (positions or math.inf) - 1
+        self.attention_from = attention or AttentionFrom()
+        _check_attention(model, self.attention_from)
+        self._source_pieces = tf.constant(tokenizers.source.pieces())
+        self._target_pieces = tf.constant(tokenizers.target.pieces())
+
+    @tf.function(input_signature=[_TEXTS])
+    def translate(self, text):
+        """The best translation of each text.
+
+        Args:
+            text: string (batch,).
+
+        Returns:
+            translation: string (batch,), "" for a blank text.
+            score: float32 (batch,), what the search ranks by.
+            truncated: bool (batch,), True where the translation was cut at its limit, or the text
+                at `max_source_tokens`.
+        """
+        found = self.translate_nbest(text)
+        return {name: found[name][:, 0] for name in ("translation", "score")} | {
+            "truncated": found["truncated"][:, 0]
+        }
+
+    @tf.function(input_signature=[_TEXTS])
+    def translate_nbest(self, text):
+        """All hypotheses of the search; see `complete`."""
+        return self.complete(text, tf.fill(tf.shape(text), ""))
+
+    @tf.function(input_signature=[_TEXTS, _TEXTS])
+    def complete(self, text, prefix):
+        """Translations that begin with a given text.
+
+        Args:
+            text: string (batch,).
+            prefix: string (batch,), "" for nothing.
+
+        Returns:
+            translation: string (batch, n), best first.
+            score: float32 (batch, n), `kformer.search.NONE` where the search found fewer than n.
+            log_probability: float32 (batch, n).
+            truncated: bool (batch, n), as for `translate`.
+            tokens: string (batch, n, length), pieces, "</s>" where it ended, then "".
+            token_log_probabilities: float32 (batch, n, length), 0 after the last.
+        """
+        ids = self.tokenizers.source.tokenize(text)
+        source_lengths = _lengths(ids)
+        cut = source_lengths > self._bound(self.max_source_tokens)
+        source_ids = _ended(ids[:, : self._bound(self.max_source_tokens)])
+        prefix_ids = self.tokenizers.target.tokenize(prefix)
+        prefix_lengths = _lengths(prefix_ids)
+        lengths = tf.math.count_nonzero(source_ids, axis=1, dtype=tf.int32)
+        limits = tf.cast(self.length_factor * tf.cast(lengths, tf.float32), tf.int32)
+        limits += self.length_margin + prefix_lengths
+        limits = tf.minimum(limits, self._bound(self.max_target_tokens))
+        blank = source_lengths == 0
+        limits = tf.where(blank, 0, limits)
+        result = self.search(
+            self.model, self.model.encode(source_ids), limits, prefix_ids.to_tensor()
+        )
+        shape = tf.shape(result.tokens)
+        flat = tf.reshape(result.tokens, [shape[0] * shape[1], shape[2]])
+        texts = tf.reshape(self.tokenizers.target.detokenize(flat), shape[:2])
+        # The one translation of a blank text is blank, and sure.
+        is_blank = blank[:, tf.newaxis] & (tf.range(shape[1]) == 0)
+        return {
+            "translation": texts,
+            "score": tf.where(is_blank, 0.0, result.score),
+            "log_probability": result.log_probability,
+            "truncated": ~(result.ended | is_blank) | cut[:, tf.newaxis],
+            "tokens": self._shown(self._target_pieces, result.tokens),
+            "token_log_probabilities": result.log_probabilities,
+        }
+
+    @tf.function(input_signature=[_TEXTS, _TEXTS])
+    def score(self, text, target):
+        """How likely the model holds given translations.
+
+        Args:
+            text: string (batch,).
+            target: string (batch,), its translation; "" is the end token alone.
+
+        Returns:
+            log_probability: float32 (batch,).
+            tokens: string (batch, length), pieces and "</s>", then "".
+            token_log_probabilities: float32 (batch, length), 0 after the last.
+        """
+        source_ids, labels = self._pair(text, target)
+        logits = self.model((source_ids, _shifted(labels)))
+        log_probabilities = -token_cross_entropy(labels, logits)
+        log_probabilities = tf.where(labels == PAD_ID, 0.0, log_probabilities)
+        return {
+            "log_probability": tf.reduce_sum(log_probabilities, axis=1),
+            "tokens": self._shown(self._target_pieces, labels),
+            "token_log_probabilities": log_probabilities,
+        }
+
+    @tf.function(input_signature=[_TEXTS, _TEXTS])
+    def attention(self, text, target):
+        """How much each token of a translation attends to each token of its source.
+
+        Args:
+            text: string (batch,).
+            target: string (batch,), its translation.
+
+        Returns:
+            source_tokens: string (batch, source), pieces and "</s>", then "".
+            target_tokens: string (batch, target), likewise.
+            weights: float32 (batch, target, source); rows sum to 1, 0 on padding.
+        """
+        source_ids, labels = self._pair(text, target)
+        layer, heads = self.attention_from.layer, self.attention_from.heads
+        weights = self.model.attention(source_ids, _shifted(labels), layer, heads)
+        return {
+            "source_tokens": self._shown(self._source_pieces, source_ids),
+            "target_tokens": self._shown(self._target_pieces, labels),
+            "weights": tf.where((labels == PAD_ID)[:, :, tf.newaxis], 0.0, weights),
+        }
+
+    @tf.function(input_signature=[_TEXTS])
+    def count_tokens(self, text):
+        """Source tokens of each text, int32 (batch,), the end not counted."""
+        return {"tokens": _lengths(self.tokenizers.source.tokenize(text))}
+
+    @tf.function(input_signature=[_TEXTS])
+    def count_target_tokens(self, text):
+        """Target tokens of each text, int32 (batch,), the end not counted."""
+        return {"tokens": _lengths(self.tokenizers.target.tokenize(text))}
+
+    @property
+    def word_indices(self):
+        """For source and target the function from pieces to the indices of their words."""
+        return tuple(tokenizer.word_indices for tokenizer in self.tokenizers)
+
+    def _pair(self, text, target):
+        """Ids (batch, source) and (batch, target), both with the end token."""
+        source_ids = _ended(self.tokenizers.source.tokenize(text))
+        return source_ids, _ended(self.tokenizers.target.tokenize(target))
+
+    @staticmethod
+    def _shown(pieces, ids):
+        """The pieces of ids, "" for padding."""
+        return tf.where(ids == PAD_ID, "", tf.gather(pieces, ids))
+
+    @staticmethod
+    def _bound(limit) -> int:
+        return tf.int32.max if limit == math.inf else int(limit)
+
+
+def _check_attention(model, attention: AttentionFrom) -> None:
+    layers, heads = model.num_decoder_layers, model.num_heads
+    if not -layers <= attention.layer < layers:
+        raise InputError(
+            f"the model has {layers} decoder layers, counted from 0 or back from -1. "
+            f"Received: layer {attention.layer}"
+        )
+    for head in attention.heads or ():
+        if not 0 <= head < heads:
+            raise InputError(f"the model has {heads} heads, from 0. Received: head {head}")
+
+
+def _lengths(ids: tf.RaggedTensor) -> tf.Tensor:
+    return tf.cast(ids.row_lengths(), tf.int32)
+
+
+def _ended(ids: tf.RaggedTensor) -> tf.Tensor:
+    """int32 (batch, width): the rows with the end token, then padding."""
+    ends = tf.fill([ids.nrows(), 1], END_ID)
+    return tf.concat([ids, ends], axis=1).to_tensor(PAD_ID)
+
+
+def _shifted(labels: tf.Tensor) -> tf.Tensor:
+    """What the decoder reads while it predicts `labels` (batch, length)."""
+    return tf.pad(labels[:, :-1], [[0, 0], [1, 0]], constant_values=START_ID)
