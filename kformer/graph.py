@@ -1,6 +1,5 @@
 """Translation as one graph: string tensors in, string tensors out, nothing of Python between."""
 
-import math
 from dataclasses import dataclass
 
 import tensorflow as tf
@@ -12,7 +11,13 @@ from kformer.models.base import SequenceModel
 from kformer.search import Greedy, Search
 from kformer.text import Tokenizers
 
-_TEXTS = tf.TensorSpec([None], tf.string)
+# Named as the arguments: without names a SavedModel would hold every function twice.
+_TEXT, _PREFIX, _SOURCE, _TARGET = (
+    tf.TensorSpec([None], tf.string, name) for name in ("text", "prefix", "source", "target")
+)
+
+
+_NO_LIMIT = tf.int32.max
 
 
 @dataclass(frozen=True)
@@ -77,17 +82,19 @@ class TranslationGraph(tf.Module):
         self.length_factor = length_factor
         self.length_margin = length_margin
         # Learned positions have an end.
-        positions = model.max_length if model.positions == "learned" else None
-        self.max_target_tokens = min(max_length or math.inf, positions or math.inf)
+        positions = model.max_length if model.positions == "learned" else _NO_LIMIT
+        self.max_target_tokens = min(max_length or _NO_LIMIT, positions)
         # The end token takes a position.
-        self.max_source_tokens = min(max_source_tokens, (positions or math.inf) - 1)
-        self.max_scored_tokens = (positions or math.inf) - 1
+        self.max_source_tokens = min(max_source_tokens, positions - 1)
+        self.max_scored_tokens = positions - 1
         self.attention_from = attention or AttentionFrom()
         _check_attention(model, self.attention_from)
         self._source_pieces = tf.constant(tokenizers.source.pieces())
-        self._target_pieces = tf.constant(tokenizers.target.pieces())
+        self._target_pieces = (
+            self._source_pieces if tokenizers.joint else tf.constant(tokenizers.target.pieces())
+        )
 
-    @tf.function(input_signature=[_TEXTS])
+    @tf.function(input_signature=[_TEXT])
     def translate(self, text):
         """The best translation of each text.
 
@@ -105,12 +112,12 @@ class TranslationGraph(tf.Module):
             "truncated": found["truncated"][:, 0]
         }
 
-    @tf.function(input_signature=[_TEXTS])
+    @tf.function(input_signature=[_TEXT])
     def translate_nbest(self, text):
         """All hypotheses of the search; see `complete`."""
         return self.complete(text, tf.fill(tf.shape(text), ""))
 
-    @tf.function(input_signature=[_TEXTS, _TEXTS])
+    @tf.function(input_signature=[_TEXT, _PREFIX])
     def complete(self, text, prefix):
         """Translations that begin with a given text.
 
@@ -128,14 +135,14 @@ class TranslationGraph(tf.Module):
         """
         ids = self.tokenizers.source.tokenize(text)
         source_lengths = _lengths(ids)
-        cut = source_lengths > self._bound(self.max_source_tokens)
-        source_ids = _ended(ids[:, : self._bound(self.max_source_tokens)])
+        cut = source_lengths > self.max_source_tokens
+        source_ids = _ended(ids[:, : self.max_source_tokens])
         prefix_ids = self.tokenizers.target.tokenize(prefix)
         prefix_lengths = _lengths(prefix_ids)
         lengths = tf.math.count_nonzero(source_ids, axis=1, dtype=tf.int32)
         limits = tf.cast(self.length_factor * tf.cast(lengths, tf.float32), tf.int32)
         limits += self.length_margin + prefix_lengths
-        limits = tf.minimum(limits, self._bound(self.max_target_tokens))
+        limits = tf.minimum(limits, self.max_target_tokens)
         blank = source_lengths == 0
         limits = tf.where(blank, 0, limits)
         result = self.search(
@@ -155,12 +162,12 @@ class TranslationGraph(tf.Module):
             "token_log_probabilities": result.log_probabilities,
         }
 
-    @tf.function(input_signature=[_TEXTS, _TEXTS])
-    def score(self, text, target):
+    @tf.function(input_signature=[_SOURCE, _TARGET])
+    def score(self, source, target):
         """How likely the model holds given translations.
 
         Args:
-            text: string (batch,).
+            source: string (batch,).
             target: string (batch,), its translation; "" is the end token alone.
 
         Returns:
@@ -168,22 +175,19 @@ class TranslationGraph(tf.Module):
             tokens: string (batch, length), pieces and "</s>", then "".
             token_log_probabilities: float32 (batch, length), 0 after the last.
         """
-        source_ids, labels = self._pair(text, target)
-        logits = self.model((source_ids, _shifted(labels)))
-        log_probabilities = -token_cross_entropy(labels, logits)
-        log_probabilities = tf.where(labels == PAD_ID, 0.0, log_probabilities)
+        forced = self._forced(source, target)
         return {
-            "log_probability": tf.reduce_sum(log_probabilities, axis=1),
-            "tokens": self._shown(self._target_pieces, labels),
-            "token_log_probabilities": log_probabilities,
+            "log_probability": tf.reduce_sum(forced["log_probabilities"], axis=1),
+            "tokens": forced["target_tokens"],
+            "token_log_probabilities": forced["log_probabilities"],
         }
 
-    @tf.function(input_signature=[_TEXTS, _TEXTS])
-    def attention(self, text, target):
+    @tf.function(input_signature=[_SOURCE, _TARGET])
+    def attention(self, source, target):
         """How much each token of a translation attends to each token of its source.
 
         Args:
-            text: string (batch,).
+            source: string (batch,).
             target: string (batch,), its translation.
 
         Returns:
@@ -191,43 +195,61 @@ class TranslationGraph(tf.Module):
             target_tokens: string (batch, target), likewise.
             weights: float32 (batch, target, source); rows sum to 1, 0 on padding.
         """
-        source_ids, labels = self._pair(text, target)
-        layer, heads = self.attention_from.layer, self.attention_from.heads
-        weights = self.model.attention(source_ids, _shifted(labels), layer, heads)
-        return {
-            "source_tokens": self._shown(self._source_pieces, source_ids),
-            "target_tokens": self._shown(self._target_pieces, labels),
-            "weights": tf.where((labels == PAD_ID)[:, :, tf.newaxis], 0.0, weights),
-        }
+        forced = self._forced(source, target)
+        return {name: forced[name] for name in ("source_tokens", "target_tokens", "weights")}
 
-    @tf.function(input_signature=[_TEXTS])
+    @tf.function(input_signature=[_TEXT])
     def count_tokens(self, text):
         """Source tokens of each text, int32 (batch,), the end not counted."""
         return {"tokens": _lengths(self.tokenizers.source.tokenize(text))}
 
-    @tf.function(input_signature=[_TEXTS])
+    @tf.function(input_signature=[_TEXT])
     def count_target_tokens(self, text):
         """Target tokens of each text, int32 (batch,), the end not counted."""
         return {"tokens": _lengths(self.tokenizers.target.tokenize(text))}
+
+    @property
+    def width(self) -> int:
+        """Hypotheses of each sentence in work at a time."""
+        return self.search.width
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """All limits of length, by name."""
+        names = (
+            "length_factor",
+            "length_margin",
+            "max_source_tokens",
+            "max_target_tokens",
+            "max_scored_tokens",
+        )
+        return {name: getattr(self, name) for name in names}
 
     @property
     def word_indices(self):
         """For source and target the function from pieces to the indices of their words."""
         return tuple(tokenizer.word_indices for tokenizer in self.tokenizers)
 
-    def _pair(self, text, target):
-        """Ids (batch, source) and (batch, target), both with the end token."""
-        source_ids = _ended(self.tokenizers.source.tokenize(text))
-        return source_ids, _ended(self.tokenizers.target.tokenize(target))
+    @tf.function(input_signature=[_SOURCE, _TARGET])
+    def _forced(self, source, target):
+        """All that one pass over given pairs tells."""
+        source_ids = _ended(self.tokenizers.source.tokenize(source))
+        labels = _ended(self.tokenizers.target.tokenize(target))
+        logits, weights = self.model.call_with_attention(
+            source_ids, _shifted(labels), self.attention_from.layer, self.attention_from.heads
+        )
+        padding = labels == PAD_ID
+        return {
+            "source_tokens": self._shown(self._source_pieces, source_ids),
+            "target_tokens": self._shown(self._target_pieces, labels),
+            "weights": tf.where(padding[:, :, tf.newaxis], 0.0, weights),
+            "log_probabilities": tf.where(padding, 0.0, -token_cross_entropy(labels, logits)),
+        }
 
     @staticmethod
     def _shown(pieces, ids):
         """The pieces of ids, "" for padding."""
         return tf.where(ids == PAD_ID, "", tf.gather(pieces, ids))
-
-    @staticmethod
-    def _bound(limit) -> int:
-        return tf.int32.max if limit == math.inf else int(limit)
 
 
 def _check_attention(model, attention: AttentionFrom) -> None:

@@ -90,18 +90,21 @@ class RunFolder:
             raise InputError(f"{path}: holds no kformer model but a {type(model).__name__}")
         return model
 
-    def load(self) -> tuple[SequenceModel, Tokenizers]:
-        """The best model, in float32, and the vocabularies, checked against each other.
+    def load(self, dtype: str = "float32") -> tuple[SequenceModel, Tokenizers]:
+        """The best model and the vocabularies, checked against each other.
 
         A model trained in mixed precision keeps float32 weights. In float32 its translations do
         not depend on what a sentence is batched with, nor on the hardware it was trained on.
+
+        Args:
+            dtype: Keras' dtype policy of the model.
 
         Raises:
             InputError: a file is missing or damaged, or their sizes differ.
         """
         tokenizers = self.load_tokenizers()
         saved = self.load_model()
-        model = type(saved).from_config({**saved.get_config(), "dtype": "float32"})
+        model = type(saved).from_config({**saved.get_config(), "dtype": dtype})
         model.set_weights(saved.get_weights())
         check_vocabulary_sizes(model, tokenizers, self.tokenizer)
         return model, tokenizers

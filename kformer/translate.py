@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, BinaryIO
 from kformer.command_line import run_command
 from kformer.errors import InputError
 from kformer.quiet import import_tensorflow
+from kformer.search_options import add_search_options, check_search_options, make_graph
 
 if TYPE_CHECKING:
-    from kformer.search import Search
-    from kformer.translator import TargetScore, Translation, Translator
+    from kformer.translation import TargetScore, Translation
+    from kformer.translator import Translator
 
 # Lines translated at a time: enough to batch well, few enough that output starts early.
 _CHUNK = 512
@@ -32,67 +33,17 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m kformer.translate",
-        description="Translate text, one line out for each line in; a blank line stays blank.",
+        description="Translate text, one line out for each line in. A blank line stays blank, a "
+        "line too long for the model is translated in parts. With --n-best N, N lines stand one "
+        "below the other, best first; where there are fewer, blank lines fill up.",
         allow_abbrev=False,
     )
     parser.add_argument("run", metavar="RUN", help="run folder, as training.run leaves it")
     parser.add_argument(
         "file", metavar="FILE", nargs="?", help="UTF-8 text; without it standard input is read"
     )
-    search = parser.add_argument_group("search")
-    search.add_argument(
-        "--beam-size", type=int, default=1, metavar="N", help="hypotheses; 1 (default) is greedy"
-    )
-    search.add_argument(
-        "--n-best", type=int, default=1, metavar="N",
-        help="translations of each line, one below the other, best first; where there are fewer, "
-        "blank lines fill up",
-    )  # fmt: skip
-    search.add_argument(
-        "--length-penalty", type=float, default=0.0, metavar="ALPHA",
-        help="with a beam: above 0 favours longer translations (default 0)",
-    )  # fmt: skip
-    search.add_argument(
-        "--length-penalty-form", choices=["gnmt", "power"], default="gnmt",
-        help="gnmt: ((5+n)/6)^ALPHA (default); power: n^ALPHA, n the tokens with the end",
-    )  # fmt: skip
-    search.add_argument(
-        "--coverage-penalty", type=float, default=0.0, metavar="BETA",
-        help="with a beam: above 0 favours translations that attend to all of the source",
-    )  # fmt: skip
-    sample = parser.add_argument_group("sampling, in place of a search for the best")
-    sample.add_argument("--sample", action="store_true", help="draw tokens at random")
-    sample.add_argument("--temperature", type=float, default=1.0, help="below 1: surer (default 1)")
-    sample.add_argument("--top-k", type=int, default=0, metavar="K", help="of the K likeliest only")
-    sample.add_argument(
-        "--top-p", type=float, default=1.0, metavar="P", help="of the likeliest that make up P only"
-    )
-    sample.add_argument(
-        "--min-p", type=float, default=0.0, metavar="P", help="of those with P of the best's share"
-    )
-    sample.add_argument("--seed", type=int, default=0, help="same seed, same sample (default 0)")
-    limits = parser.add_argument_group("what may be generated")
-    limits.add_argument("--min-length", type=int, default=0, metavar="N", help="tokens at least")
-    limits.add_argument("--max-length", type=int, metavar="N", help="tokens at most, end included")
-    limits.add_argument(
-        "--length-factor", type=float, default=2.0, metavar="A",
-        help="a source of n tokens has at most A*n + B, end included (default 2)",
-    )  # fmt: skip
-    limits.add_argument(
-        "--length-margin", type=int, default=20, metavar="B", help="see above (default 20)"
-    )
-    limits.add_argument(
-        "--no-repeat-ngram", type=int, default=0, metavar="N", help="no N tokens in a row twice"
-    )
-    limits.add_argument(
-        "--repetition-penalty", type=float, default=1.0, metavar="X",
-        help="above 1: what was generated before is less likely again",
-    )  # fmt: skip
-    limits.add_argument(
-        "--forbid", action="append", default=[], metavar="PIECE",
-        help="never generate this piece of the vocabulary; may be given again",
-    )  # fmt: skip
-    limits.add_argument(
+    add_search_options(parser)
+    parser.add_argument(
         "--prefix", metavar="FILE", help="a line for each line of text: how its translation begins"
     )
     output = parser.add_argument_group("output")
@@ -104,13 +55,6 @@ def _parser() -> argparse.ArgumentParser:
         help="a tab and word links after it, source-target, counted from 0: 0-0 1-2",
     )  # fmt: skip
     output.add_argument(
-        "--alignment-layer", type=int, default=-1, metavar="N",
-        help="decoder layer whose attention is read, from 0; -1 (default) is the last",
-    )  # fmt: skip
-    output.add_argument(
-        "--alignment-heads", type=int, nargs="+", metavar="N", help="heads, from 0; default all"
-    )
-    output.add_argument(
         "--json", action="store_true",
         help="a JSON object for each line, with tokens and log-probabilities",
     )  # fmt: skip
@@ -120,10 +64,6 @@ def _parser() -> argparse.ArgumentParser:
         "same line of this file",
     )  # fmt: skip
     speed = parser.add_argument_group("speed and memory")
-    speed.add_argument(
-        "--max-source-tokens", type=int, default=128, metavar="N",
-        help="a longer line is translated in parts, cut at ends of sentences (default 128)",
-    )  # fmt: skip
     speed.add_argument(
         "--max-batch-tokens", type=int, default=4096, metavar="N",
         help="source tokens times hypotheses in work at once (default 4096)",
@@ -135,12 +75,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(options: argparse.Namespace) -> int:
-    if options.sample and options.beam_size > 1:
-        raise InputError("--sample draws, --beam-size searches: give one of them")
-    if not options.sample and options.n_best > options.beam_size:
-        raise InputError(
-            f"--n-best {options.n_best} needs a beam as wide: --beam-size {options.n_best}, or more"
-        )
+    check_search_options(options)
     name = options.file or "standard input"
     with _open(options.file) as stream:
         beside = _beside(options.score or options.prefix)
@@ -165,68 +100,14 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _translator(options: argparse.Namespace) -> "Translator":
-    from kformer.graph import AttentionFrom, TranslationGraph
     from kformer.run_folder import RunFolder
     from kformer.translator import Translator
 
     model, tokenizers = RunFolder.open(options.run).load()
-    ids = {piece: number for number, piece in enumerate(tokenizers.target.pieces())}
-    for piece in options.forbid:
-        if piece not in ids:
-            raise InputError(f"--forbid {piece}: no piece of the vocabulary of {options.run}")
-    heads = options.alignment_heads and tuple(options.alignment_heads)
-    graph = TranslationGraph(
-        model,
-        tokenizers,
-        _search(options, tuple(ids[piece] for piece in options.forbid)),
-        length_factor=options.length_factor,
-        length_margin=options.length_margin,
-        max_length=options.max_length,
-        max_source_tokens=options.max_source_tokens,
-        attention=AttentionFrom(options.alignment_layer, heads),
-    )
     return Translator(
-        graph,
+        make_graph(model, tokenizers, options),
         max_batch_tokens=options.max_batch_tokens,
         max_batch_sentences=options.max_batch_sentences,
-    )
-
-
-def _search(options: argparse.Namespace, forbidden: tuple[int, ...]) -> "Search":
-    try:
-        return _search_of(options, forbidden)
-    except ValueError as error:
-        raise InputError(str(error)) from error
-
-
-def _search_of(options: argparse.Namespace, forbidden: tuple[int, ...]) -> "Search":
-    from kformer.search import Beam, Constraints, Greedy, Sample
-
-    constraints = Constraints(
-        min_length=options.min_length,
-        no_repeat_ngram_size=options.no_repeat_ngram,
-        repetition_penalty=options.repetition_penalty,
-        forbidden_tokens=forbidden,
-    )
-    if options.sample:
-        return Sample(
-            n=options.n_best,
-            temperature=options.temperature,
-            top_k=options.top_k,
-            top_p=options.top_p,
-            min_p=options.min_p,
-            seed=options.seed,
-            constraints=constraints,
-        )
-    if options.beam_size == options.n_best == 1:
-        return Greedy(constraints=constraints)
-    return Beam(
-        size=options.beam_size,
-        n_best=options.n_best,
-        length_penalty=options.length_penalty,
-        length_penalty_form=options.length_penalty_form,
-        coverage_penalty=options.coverage_penalty,
-        constraints=constraints,
     )
 
 

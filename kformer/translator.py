@@ -1,12 +1,9 @@
 """Texts of any number and length to translations: strings in, strings out."""
 
 import dataclasses
-import functools
 import math
-import operator
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -19,6 +16,7 @@ from kformer.ids import END_ID
 from kformer.run_folder import RunFolder
 from kformer.search import NONE
 from kformer.text import RESERVED_PIECES, Part, split_long
+from kformer.translation import BLANK, Hypothesis, TargetScore, Translation, join_parts
 
 _END = RESERVED_PIECES[END_ID]
 
@@ -35,69 +33,6 @@ class TextTooLongError(InputError):
     def __init__(self, name: str, index: int, reason: str):
         super().__init__(f"{name} {index + 1}: {reason}")
         self.index, self.reason = index, reason
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """One translation of a text, and how sure the model is of it.
-
-    Args:
-        text: the translation.
-        tokens: its pieces, "</s>" where it ended.
-        token_log_probabilities: of each of them.
-        log_probability: their sum.
-        score: what hypotheses are sorted by: for beam search the sum over its length penalty.
-        ended: whether it came to an end; False: the limit of length cut it short.
-        alignment: of its text with the source, if asked for; a blank text has none.
-    """
-
-    text: str
-    tokens: list[str]
-    token_log_probabilities: list[float]
-    log_probability: float
-    score: float
-    ended: bool
-    alignment: Alignment | None = None
-
-
-@dataclass(frozen=True)
-class Translation:
-    """What was found for a text.
-
-    Args:
-        hypotheses: best first, no two the same; one, empty, for a blank text. They may be fewer
-            than asked for.
-        parts: how many parts the text was cut in: its lines, and parts of lines too long for the
-            model to read at once. More than 1: scores are sums over the parts.
-    """
-
-    hypotheses: list[Hypothesis]
-    parts: int
-
-    @property
-    def text(self) -> str:
-        """The best translation."""
-        return self.hypotheses[0].text
-
-
-@dataclass(frozen=True)
-class TargetScore:
-    """How likely a model holds a given translation.
-
-    Args:
-        tokens: its pieces, and "</s>".
-        token_log_probabilities: of each, given the source and those before it.
-        log_probability: their sum.
-        perplexity: exp(-log_probability / number of tokens).
-    """
-
-    tokens: list[str]
-    token_log_probabilities: list[float]
-    log_probability: float
-    perplexity: float
-
-
-_BLANK = Hypothesis("", [], [], 0.0, 0.0, True)
 
 
 class Translator:
@@ -202,7 +137,7 @@ class Translator:
         if with_alignments:
             found = self._aligned(sources, found)
         return [
-            _joined([part.space for part in flat[first:last]], found[first:last])
+            join_parts([part.space for part in flat[first:last]], found[first:last])
             for first, last in pairwise(bounds)
         ]
 
@@ -273,8 +208,8 @@ class Translator:
 
     def _search(self, texts: Sequence[str], prefixes: Sequence[str]) -> list[list[Hypothesis]]:
         """The hypotheses of each text of one sentence."""
-        found = [[_BLANK] for _ in texts]
-        for rows in self._batches(self._count(texts), self.graph.search.width):
+        found = [[BLANK] for _ in texts]
+        for rows in self._batches(self._count(texts), self.graph.width):
             output = self.graph.complete(
                 _strings_tensor(texts, rows), _strings_tensor(prefixes, rows)
             )
@@ -291,13 +226,13 @@ class Translator:
             (source, hypothesis.text)
             for source, hypotheses in zip(sources, found, strict=True)
             for hypothesis in hypotheses
-            if hypothesis is not _BLANK
+            if hypothesis is not BLANK
         ]
         alignments = iter(self.align(*zip(*pairs, strict=True)) if pairs else [])
         return [
             [
                 hypothesis
-                if hypothesis is _BLANK
+                if hypothesis is BLANK
                 else dataclasses.replace(hypothesis, alignment=next(alignments))
                 for hypothesis in hypotheses
             ]
@@ -372,32 +307,6 @@ def _hypotheses(output: dict[str, np.ndarray]) -> Iterator[Hypothesis]:
             float(score),
             not output["truncated"][index],
         )
-
-
-def _joined(spaces: Sequence[str], parts: Sequence[list[Hypothesis]]) -> Translation:
-    """The translation of a text from those of its parts; the n-th is made of each part's n-th."""
-    if len(parts) == 1:
-        return Translation(parts[0], 1)
-    whole = []
-    for index in range(max(map(len, parts))):
-        chosen = [of_part[min(index, len(of_part) - 1)] for of_part in parts]
-        text = "".join(
-            hypothesis.text + ("\n" if "\n" in space else " " if space else "")
-            for hypothesis, space in zip(chosen, spaces, strict=True)
-        )
-        alignments = [hypothesis.alignment for hypothesis in chosen if hypothesis.alignment]
-        whole.append(
-            Hypothesis(
-                text,
-                [token for hypothesis in chosen for token in hypothesis.tokens],
-                [value for hypothesis in chosen for value in hypothesis.token_log_probabilities],
-                math.fsum(hypothesis.log_probability for hypothesis in chosen),
-                math.fsum(hypothesis.score for hypothesis in chosen),
-                all(hypothesis.ended for hypothesis in chosen),
-                functools.reduce(operator.add, alignments) if alignments else None,
-            )
-        )
-    return Translation(whole, len(parts))
 
 
 def _strings(name: str, texts: Sequence[str]) -> list[str]:

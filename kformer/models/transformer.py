@@ -295,8 +295,8 @@ class Transformer(ArgumentsConfig, SequenceModel):
         )
         return tf.reshape(self._logits(x), [rows, self.target_vocab_size]), state
 
-    def attention(self, source_ids, target_ids, layer: int = -1, heads=None) -> tf.Tensor:
-        """How much the decoder attends to each source token while it predicts each target token.
+    def call_with_attention(self, source_ids, target_ids, layer: int = -1, heads=None):
+        """The logits, and how much each was made of each source token.
 
         Args:
             source_ids: integer tensor (batch, source).
@@ -305,14 +305,14 @@ class Transformer(ArgumentsConfig, SequenceModel):
             heads: numbers of the heads to average over. None: all.
 
         Returns:
-            float32 tensor (batch, target, source). A row sums to 1 over the tokens of the source,
-            and is 0 on padding.
+            float32 logits (batch, target, target_vocab_size), and float32 attention (batch,
+            target, source): a row sums to 1 over the tokens of the source, and is 0 on padding.
         """
-        _, weights = self._decoded(self.encode(source_ids), target_ids)
+        x, weights = self._decoded(self.encode(source_ids), target_ids)
         weights = weights[layer].cross_attention
         if heads is not None:
             weights = tf.gather(weights, heads, axis=1)
-        return tf.reduce_mean(weights, axis=1)
+        return self._logits(x), tf.reduce_mean(weights, axis=1)
 
     def _decoded(self, encoded: Encoded, target_ids, training=False):
         """The decoder's output and the attention weights of its layers."""

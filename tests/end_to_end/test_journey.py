@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -78,7 +79,9 @@ def interrupted(folder):
     (run / "config.yaml").write_text("")
     (run / "samples.txt").write_text("of the old run\n")
     words = training(folder, "interrupted", updates=100_000, validate_every=5)
-    process = command(*words, "--overwrite", cwd=folder)
+    # A shell's background jobs, and so their children, ignore interrupts unless told otherwise.
+    listen = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    process = command(*words, "--overwrite", cwd=folder, preexec_fn=listen)
     metrics, deadline = run / "metrics.jsonl", time.monotonic() + 120
     while not (metrics.exists() and metrics.read_text()) and process.poll() is None:
         assert time.monotonic() < deadline

@@ -1,0 +1,155 @@
+"""Command-line options of a search, for every command that has one."""
+
+import argparse
+from typing import TYPE_CHECKING
+
+from kformer.errors import InputError
+
+if TYPE_CHECKING:
+    from kformer.graph import TranslationGraph
+    from kformer.models.base import SequenceModel
+    from kformer.search import Search
+    from kformer.text import Tokenizers
+
+
+def add_search_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options, in groups."""
+    search = parser.add_argument_group("search")
+    search.add_argument(
+        "--beam-size", type=int, default=1, metavar="N", help="hypotheses; 1 (default) is greedy"
+    )
+    search.add_argument(
+        "--n-best", type=int, default=1, metavar="N", help="translations of each text (default 1)"
+    )
+    search.add_argument(
+        "--length-penalty", type=float, default=0.0, metavar="ALPHA",
+        help="with a beam: above 0 favours longer translations (default 0)",
+    )  # fmt: skip
+    search.add_argument(
+        "--length-penalty-form", choices=["gnmt", "power"], default="gnmt",
+        help="gnmt: ((5+n)/6)^ALPHA (default); power: n^ALPHA, n the tokens with the end",
+    )  # fmt: skip
+    search.add_argument(
+        "--coverage-penalty", type=float, default=0.0, metavar="BETA",
+        help="with a beam: above 0 favours translations that attend to all of the source",
+    )  # fmt: skip
+    sample = parser.add_argument_group("sampling, in place of a search for the best")
+    sample.add_argument("--sample", action="store_true", help="draw tokens at random")
+    sample.add_argument("--temperature", type=float, default=1.0, help="below 1: surer (default 1)")
+    sample.add_argument("--top-k", type=int, default=0, metavar="K", help="of the K likeliest only")
+    sample.add_argument(
+        "--top-p", type=float, default=1.0, metavar="P", help="of the likeliest that make up P only"
+    )
+    sample.add_argument(
+        "--min-p", type=float, default=0.0, metavar="P", help="of those with P of the best's share"
+    )
+    sample.add_argument("--seed", type=int, default=0, help="same seed, same sample (default 0)")
+    limits = parser.add_argument_group("what may be generated")
+    limits.add_argument("--min-length", type=int, default=0, metavar="N", help="tokens at least")
+    limits.add_argument("--max-length", type=int, metavar="N", help="tokens at most, end included")
+    limits.add_argument(
+        "--length-factor", type=float, default=2.0, metavar="A",
+        help="a source of n tokens has at most A*n + B, end included (default 2)",
+    )  # fmt: skip
+    limits.add_argument(
+        "--length-margin", type=int, default=20, metavar="B", help="see above (default 20)"
+    )
+    limits.add_argument(
+        "--max-source-tokens", type=int, default=128, metavar="N",
+        help="most tokens read as one sentence (default 128)",
+    )  # fmt: skip
+    limits.add_argument(
+        "--no-repeat-ngram", type=int, default=0, metavar="N", help="no N tokens in a row twice"
+    )
+    limits.add_argument(
+        "--repetition-penalty", type=float, default=1.0, metavar="X",
+        help="above 1: what was generated before is less likely again",
+    )  # fmt: skip
+    limits.add_argument(
+        "--forbid", action="append", default=[], metavar="PIECE",
+        help="never generate this piece of the vocabulary; may be given again",
+    )  # fmt: skip
+    alignment = parser.add_argument_group("attention")
+    alignment.add_argument(
+        "--alignment-layer", type=int, default=-1, metavar="N",
+        help="decoder layer whose attention is read, from 0; -1 (default) is the last",
+    )  # fmt: skip
+    alignment.add_argument(
+        "--alignment-heads", type=int, nargs="+", metavar="N", help="heads, from 0; default all"
+    )
+
+
+def check_search_options(options: argparse.Namespace) -> None:
+    """Refuses options that exclude each other, before anything is loaded.
+
+    Raises:
+        InputError: naming them.
+    """
+    if options.sample and options.beam_size > 1:
+        raise InputError("--sample draws, --beam-size searches: give one of them")
+    if not options.sample and options.n_best > options.beam_size:
+        raise InputError(
+            f"--n-best {options.n_best} needs a beam as wide: --beam-size {options.n_best}, or more"
+        )
+
+
+def make_graph(
+    model: "SequenceModel", tokenizers: "Tokenizers", options: argparse.Namespace
+) -> "TranslationGraph":
+    """The graph that the options describe.
+
+    Raises:
+        InputError: an option is out of range.
+    """
+    from kformer.graph import AttentionFrom, TranslationGraph
+
+    ids = {piece: number for number, piece in enumerate(tokenizers.target.pieces())}
+    for piece in options.forbid:
+        if piece not in ids:
+            raise InputError(f"--forbid {piece}: no piece of the target vocabulary")
+    try:
+        search = _search(options, tuple(ids[piece] for piece in options.forbid))
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    heads = options.alignment_heads and tuple(options.alignment_heads)
+    return TranslationGraph(
+        model,
+        tokenizers,
+        search,
+        length_factor=options.length_factor,
+        length_margin=options.length_margin,
+        max_length=options.max_length,
+        max_source_tokens=options.max_source_tokens,
+        attention=AttentionFrom(options.alignment_layer, heads),
+    )
+
+
+def _search(options: argparse.Namespace, forbidden: tuple[int, ...]) -> "Search":
+    from kformer.search import Beam, Constraints, Greedy, Sample
+
+    constraints = Constraints(
+        min_length=options.min_length,
+        no_repeat_ngram_size=options.no_repeat_ngram,
+        repetition_penalty=options.repetition_penalty,
+        forbidden_tokens=forbidden,
+    )
+    if options.sample:
+        return Sample(
+            n=options.n_best,
+            temperature=options.temperature,
+            top_k=options.top_k,
+            top_p=options.top_p,
+            min_p=options.min_p,
+            seed=options.seed,
+            constraints=constraints,
+        )
+    if options.beam_size == options.n_best == 1:
+        return Greedy(constraints=constraints)
+    return Beam(
+        size=options.beam_size,
+        n_best=options.n_best,
+        length_penalty=options.length_penalty,
+        length_penalty_form=options.length_penalty_form,
+        coverage_penalty=options.coverage_penalty,
+        constraints=constraints,
+    )
