@@ -63,11 +63,10 @@ class Contestant:
 def _measure(options: argparse.Namespace) -> int:
     import_tensorflow()
     from kformer.run_folder import RunFolder
-    from training.data import read_pairs
 
     run = RunFolder.open(options.run)
     model, tokenizers = run.load()
-    texts = [pair.source for pair in read_pairs(run.text("test"))][: options.sentences]
+    texts = [source for source, _ in run.pairs("test")][: options.sentences]
     contestants = _contestants(model, tokenizers, texts)
     for contestant in contestants:
         contestant.decode(texts[:40])  # Traces.

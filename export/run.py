@@ -1,4 +1,4 @@
-"""Export a run for serving: `python -m export.run RUN --to savedmodel --out DIR`."""
+"""Export a run: `python -m export.run RUN --to savedmodel --out DIR`."""
 
 import argparse
 import sys
@@ -7,9 +7,15 @@ from pathlib import Path
 from kformer.command_line import run_command
 from kformer.errors import InputError
 from kformer.quiet import import_tensorflow
-from kformer.search_options import add_search_options, check_search_options, make_graph
+from kformer.search_options import (
+    add_search_options,
+    check_nothing_is_set,
+    check_search_options,
+    make_graph,
+)
 
 PRECISIONS = ("float32", "bfloat16", "float16")
+QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16")
 # Sentences of the validation text that an export must translate as the run does.
 _VERIFIED = 50
 
@@ -18,32 +24,49 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs the command line; returns its exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m export.run",
-        description="Write a run's best model as a SavedModel that stock TensorFlow Serving loads: "
-        "raw strings in, translations out. The search is fixed by the options given here.",
+        description="Write a run's best model for serving: as a SavedModel that stock TensorFlow "
+        "Serving loads, raw strings in and translations out, its search fixed by the options given "
+        "here; or as a CTranslate2 model.",
         allow_abbrev=False,
     )
     parser.add_argument("run", metavar="RUN", help="run folder, as training.run leaves it")
-    parser.add_argument("--to", choices=["savedmodel"], default="savedmodel", help="what to write")
     parser.add_argument(
-        "--out", metavar="DIR", required=True, help="folder of versions; a new one is added to it"
-    )
+        "--to", choices=["savedmodel", "ctranslate2"], default="savedmodel",
+        help="what to write (default savedmodel)",
+    )  # fmt: skip
     parser.add_argument(
+        "--out", metavar="DIR", required=True,
+        help="savedmodel: folder of versions, to which one is added; ctranslate2: folder to make",
+    )  # fmt: skip
+    saved = parser.add_argument_group("savedmodel")
+    saved.add_argument(
         "--version", type=int, metavar="N", help="its number; default the next free one"
     )
-    parser.add_argument(
+    saved.add_argument(
         "--precision", choices=PRECISIONS, default="float32",
         help="of weights and computation (default float32); scores are float32 in any",
     )  # fmt: skip
-    parser.add_argument(
+    saved.add_argument(
+        "--xla", action="store_true",
+        help="add the signature translate_xla, for a server started with "
+        "--xla_cpu_compilation_enabled or on a GPU",
+    )  # fmt: skip
+    saved.add_argument(
         "--no-verify", action="store_true",
         help="do not load the export in a fresh process and compare its translations",
     )  # fmt: skip
+    converted = parser.add_argument_group("ctranslate2")
+    converted.add_argument(
+        "--quantization", choices=QUANTIZATIONS, default="float32",
+        help="of weights (default float32)",
+    )  # fmt: skip
     add_search_options(parser)
     options = parser.parse_args(arguments)
-    return run_command(lambda: _export(options))
+    commands = {"savedmodel": _export_savedmodel, "ctranslate2": _export_ctranslate2}
+    return run_command(lambda: commands[options.to](options))
 
 
-def _export(options: argparse.Namespace) -> int:
+def _export_savedmodel(options: argparse.Namespace) -> int:
     check_search_options(options)
     if options.sample:
         raise InputError("--sample: a server's answers should be repeatable; export a search")
@@ -60,19 +83,18 @@ def _export(options: argparse.Namespace) -> int:
     from export.serving import write_server_files, write_warm_up
     from export.verify import VerificationError, verify
     from kformer.run_folder import RunFolder
-    from kformer.translator import Translator
 
     run, base = RunFolder.open(options.run), Path(options.out)
     version = next_version(base) if options.version is None else options.version
     check_version(base, version)
     graph = make_graph(*run.load(options.precision), options)
     if options.precision != "float32":
-        _compare(run, Translator(make_graph(*run.load(), options)), Translator(graph), options)
+        _print_cost_of_precision(run, graph, options)
     base.mkdir(parents=True, exist_ok=True)
     partial = unfinished(base, version)
     print(f"writing     {base / str(version)}", flush=True)
-    write_savedmodel(graph, partial, describe(run, graph, options.precision))
-    texts = _lines(run)[:_VERIFIED]
+    write_savedmodel(graph, partial, describe(run, graph, options.precision), options.xla)
+    texts = [source for source, _ in run.pairs("valid")][:_VERIFIED]
     warm_up = write_warm_up(partial, texts)
     if not options.no_verify:
         print("verifying   in a fresh process, without kformer", flush=True)
@@ -83,35 +105,49 @@ def _export(options: argparse.Namespace) -> int:
             raise InputError(f"{partial}: not published: {error}") from error
     folder = publish(partial, base, version)
     write_server_files(base, run.path.resolve().name)
-    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    print(f"size        {size / 1e6:.1f} MB, weights in {options.precision}")
-    print(f"signatures  {', '.join(SIGNATURES)}")
+    print(f"size        {_megabytes(folder):.1f} MB, weights in {options.precision}")
+    print(f"signatures  {', '.join(SIGNATURES)}{', translate_xla' if options.xla else ''}")
     print(f"warm-up     {warm_up}")
     print(f"\nserve it: docker compose -f {base / 'compose.yaml'} up")
     return 0
 
 
-def _lines(run) -> list[str]:
-    """The sources of the run's validation text."""
-    rows = run.text("valid").read_text("utf-8").split("\n")
-    return [row.split("\t")[0] for row in rows if row]
+def _export_ctranslate2(options: argparse.Namespace) -> int:
+    check_nothing_is_set(options, "the engine is told how to search when it is asked")
+    folder = Path(options.out)
+    if folder.exists():
+        raise InputError(f"{folder}: exists. Name another with --out")
+    import_tensorflow()
+    from export.ctranslate2 import write_ctranslate2
+    from kformer.run_folder import RunFolder
+
+    write_ctranslate2(*RunFolder.open(options.run).load(), folder, options.quantization)
+    print(f"wrote       {folder}")
+    print(f"size        {_megabytes(folder):.1f} MB, weights in {options.quantization}")
+    return 0
 
 
-def _compare(run, exact, rounded, options) -> None:
-    """Prints what the precision costs, on the run's test text."""
+def _print_cost_of_precision(run, graph, options: argparse.Namespace) -> None:
+    """What the precision costs on the run's test text."""
     from sacrebleu.metrics import BLEU
 
-    rows = [row.split("\t") for row in run.text("test").read_text("utf-8").split("\n") if row]
-    sources, references = [row[0] for row in rows], [row[1] for row in rows]
-    scores = [
-        BLEU().corpus_score(translator.translate(sources), [references]).score
-        for translator in (exact, rounded)
-    ]
+    from kformer.translator import Translator
+
+    sources, references = zip(*run.pairs("test"), strict=True)
+    exact = make_graph(*run.load(), options)
+    before, after = (
+        BLEU().corpus_score(Translator(graph).translate(sources), [list(references)]).score
+        for graph in (exact, graph)
+    )
     print(
-        f"precision   test BLEU {scores[0]:.2f} in float32, {scores[1]:.2f} in "
-        f"{options.precision}: {scores[1] - scores[0]:+.2f}",
+        f"precision   test BLEU {before:.2f} in float32, {after:.2f} in {options.precision}: "
+        f"{after - before:+.2f}",
         flush=True,
     )
+
+
+def _megabytes(folder: Path) -> float:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
 
 
 if __name__ == "__main__":

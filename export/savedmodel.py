@@ -16,8 +16,8 @@ import kformer
 from kformer.errors import InputError
 from kformer.graph import TranslationGraph
 from kformer.run_folder import RunFolder
+from kformer.saved_graph import DESCRIPTION
 
-DESCRIPTION = "kformer.json"
 # The function of the graph that each signature is.
 SIGNATURES = {
     "serving_default": "translate",
@@ -65,7 +65,9 @@ def publish(partial: Path, base: Path, version: int) -> Path:
     return target
 
 
-def write_savedmodel(graph: TranslationGraph, folder: Path, description: dict[str, Any]) -> None:
+def write_savedmodel(
+    graph: TranslationGraph, folder: Path, description: dict[str, Any], xla: bool = False
+) -> None:
     """Writes the graph's functions as signatures, and a description beside them.
 
     Through Keras' archive: what `tf.saved_model.save` writes of a module that holds a Keras model
@@ -75,13 +77,15 @@ def write_savedmodel(graph: TranslationGraph, folder: Path, description: dict[st
         graph: what to write. Its weights are, an optimizer is not.
         folder: to make.
         description: goes into `kformer.json`.
+        xla: whether to add the signature `translate_xla`.
     """
     archive = keras.export.ExportArchive()
     # Not the graph: all its functions would be written, each once more.
     resources = tf.Module()
     resources.model, resources.tokenizers = graph.model, graph.tokenizers
     archive.track(resources)
-    for signature, function in SIGNATURES.items():
+    signatures = SIGNATURES | ({"translate_xla": "translate_xla"} if xla else {})
+    for signature, function in signatures.items():
         archive.add_endpoint(signature, _endpoint(getattr(graph, function)))
     options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
     archive.write_out(folder, options, verbose=False)
@@ -98,6 +102,8 @@ def describe(run: RunFolder, graph: TranslationGraph, precision: str) -> dict[st
         | {package: version_of(package) for package in packages},
         "signatures": list(SIGNATURES),
         "search": {"kind": type(graph.search).__name__, **dataclasses.asdict(graph.search)},
+        "width": graph.width,
+        "n_best": getattr(graph.search, "n_best", 1),
         "limits": graph.limits,
         "precision": precision,
         "tokenizers": [type(tokenizer).__name__ for tokenizer in graph.tokenizers],

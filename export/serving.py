@@ -29,8 +29,6 @@ batch_timeout_micros { value: 5000 }
 # Batches that may wait before requests are refused as UNAVAILABLE.
 max_enqueued_batches { value: 100 }
 num_batch_threads { value: 2 }
-# Texts are of any length; those of one batch become as wide as the longest.
-pad_variable_length_inputs: true
 """
 
 _MONITORING = """\

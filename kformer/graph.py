@@ -1,6 +1,7 @@
 """Translation as one graph: string tensors in, string tensors out, nothing of Python between."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -18,6 +19,16 @@ _TEXT, _PREFIX, _SOURCE, _TARGET = (
 
 
 _NO_LIMIT = tf.int32.max
+# Widths of sources that XLA compiles for are multiples of this.
+_XLA_WIDTHS = 32
+
+
+class _Source(NamedTuple):
+    """Texts as an encoder takes them."""
+
+    ids: tf.Tensor  # int32 (batch, width), with the end token
+    cut: tf.Tensor  # bool (batch,), True where a text was longer
+    blank: tf.Tensor  # bool (batch,), True where there is nothing to translate
 
 
 @dataclass(frozen=True)
@@ -133,34 +144,52 @@ class TranslationGraph(tf.Module):
             tokens: string (batch, n, length), pieces, "</s>" where it ended, then "".
             token_log_probabilities: float32 (batch, n, length), 0 after the last.
         """
-        ids = self.tokenizers.source.tokenize(text)
-        source_lengths = _lengths(ids)
-        cut = source_lengths > self.max_source_tokens
-        source_ids = _ended(ids[:, : self.max_source_tokens])
+        source, limits = self._read(text)
         prefix_ids = self.tokenizers.target.tokenize(prefix)
-        prefix_lengths = _lengths(prefix_ids)
-        lengths = tf.math.count_nonzero(source_ids, axis=1, dtype=tf.int32)
-        limits = tf.cast(self.length_factor * tf.cast(lengths, tf.float32), tf.int32)
-        limits += self.length_margin + prefix_lengths
-        limits = tf.minimum(limits, self.max_target_tokens)
-        blank = source_lengths == 0
-        limits = tf.where(blank, 0, limits)
+        limits = tf.minimum(limits + _lengths(prefix_ids), self.max_target_tokens)
+        limits = tf.where(source.blank, 0, limits)
         result = self.search(
-            self.model, self.model.encode(source_ids), limits, prefix_ids.to_tensor()
+            self.model, self.model.encode(source.ids), limits, prefix_ids.to_tensor()
         )
-        shape = tf.shape(result.tokens)
-        flat = tf.reshape(result.tokens, [shape[0] * shape[1], shape[2]])
-        texts = tf.reshape(self.tokenizers.target.detokenize(flat), shape[:2])
         # The one translation of a blank text is blank, and sure.
-        is_blank = blank[:, tf.newaxis] & (tf.range(shape[1]) == 0)
+        first = tf.range(tf.shape(result.score)[1]) == 0
+        blank = source.blank[:, tf.newaxis] & first
         return {
-            "translation": texts,
-            "score": tf.where(is_blank, 0.0, result.score),
+            "translation": self._texts(result.tokens),
+            "score": tf.where(blank, 0.0, result.score),
             "log_probability": result.log_probability,
-            "truncated": ~(result.ended | is_blank) | cut[:, tf.newaxis],
+            "truncated": ~(result.ended | blank) | source.cut[:, tf.newaxis],
             "tokens": self._shown(self._target_pieces, result.tokens),
             "token_log_probabilities": result.log_probabilities,
         }
+
+    @tf.function(input_signature=[_TEXT])
+    def translate_xla(self, text):
+        """As `translate`, encoder and search compiled by XLA.
+
+        Compiled anew for each size of batch and each width of source, which is rounded up so that
+        they are few. A server must be started for it: `--xla_cpu_compilation_enabled`.
+        """
+        source, limits = self._read(text)
+        limits = tf.where(source.blank, 0, tf.minimum(limits, self.max_target_tokens))
+        width = tf.shape(source.ids)[1]
+        more = -width % _XLA_WIDTHS
+        ids = tf.pad(source.ids, [[0, 0], [0, more]])
+        tokens, score, ended = self._compiled_search(ids, limits)
+        return {
+            "translation": self._texts(tokens[:, :1])[:, 0],
+            "score": tf.where(source.blank, 0.0, score),
+            "truncated": ~(ended | source.blank) | source.cut,
+        }
+
+    @tf.function(jit_compile=True)
+    def _compiled_search(self, source_ids, limits):
+        # Of the shape, not of the limits: XLA has to know it.
+        width = tf.cast(tf.shape(source_ids)[1], tf.float32)
+        length = tf.cast(self.length_factor * width, tf.int32) + self.length_margin
+        length = tf.minimum(length, self.max_target_tokens)
+        result = self.search(self.model, self.model.encode(source_ids), limits, length=length)
+        return result.tokens, result.score[:, 0], result.ended[:, 0]
 
     @tf.function(input_signature=[_SOURCE, _TARGET])
     def score(self, source, target):
@@ -245,6 +274,24 @@ class TranslationGraph(tf.Module):
             "weights": tf.where(padding[:, :, tf.newaxis], 0.0, weights),
             "log_probabilities": tf.where(padding, 0.0, -token_cross_entropy(labels, logits)),
         }
+
+    def _read(self, text):
+        """Texts as the encoder takes them, and the limits of their translations."""
+        ids = self.tokenizers.source.tokenize(text)
+        lengths = _lengths(ids)
+        source = _Source(
+            _ended(ids[:, : self.max_source_tokens]),
+            cut=lengths > self.max_source_tokens,
+            blank=lengths == 0,
+        )
+        lengths = tf.math.count_nonzero(source.ids, axis=1, dtype=tf.float32)
+        return source, tf.cast(self.length_factor * lengths, tf.int32) + self.length_margin
+
+    def _texts(self, tokens):
+        """Strings (batch, n) of tokens (batch, n, length)."""
+        batch, n, length = tf.unstack(tf.shape(tokens))
+        texts = self.tokenizers.target.detokenize(tf.reshape(tokens, [batch * n, length]))
+        return tf.reshape(texts, [batch, n])
 
     @staticmethod
     def _shown(pieces, ids):

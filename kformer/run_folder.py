@@ -46,6 +46,11 @@ class RunFolder:
         """The pairs of the validation ("valid") or test ("test") part, as TSV."""
         return self.data / f"{part}.tsv"
 
+    def pairs(self, part: str) -> list[tuple[str, str]]:
+        """The pairs of the validation or test part: (source, target)."""
+        rows = self.text(part).read_text("utf-8").split("\n")
+        return [tuple(row.split("\t")) for row in rows if row]
+
     @classmethod
     def open(cls, path: str | os.PathLike) -> "RunFolder":
         """The folder of a run that has a model to use.

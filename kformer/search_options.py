@@ -79,6 +79,24 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def check_nothing_is_set(options: argparse.Namespace, why: str) -> None:
+    """Refuses options of the search where there is no choice.
+
+    Args:
+        options: as parsed.
+        why: there is none.
+
+    Raises:
+        InputError: naming the first one given.
+    """
+    parser = argparse.ArgumentParser()
+    add_search_options(parser)
+    for name, default in vars(parser.parse_args([])).items():
+        if getattr(options, name) != default:
+            option = name.replace("_", "-")
+            raise InputError(f"--{option}: {why}")
+
+
 def check_search_options(options: argparse.Namespace) -> None:
     """Refuses options that exclude each other, before anything is loaded.
 

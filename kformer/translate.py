@@ -10,12 +10,18 @@ import time
 from collections.abc import Iterator
 from itertools import count, islice, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from kformer.command_line import run_command
 from kformer.errors import InputError
+from kformer.lines import open_text, read_lines
 from kformer.quiet import import_tensorflow
-from kformer.search_options import add_search_options, check_search_options, make_graph
+from kformer.search_options import (
+    add_search_options,
+    check_nothing_is_set,
+    check_search_options,
+    make_graph,
+)
 
 if TYPE_CHECKING:
     from kformer.translation import TargetScore, Translation
@@ -38,7 +44,10 @@ def _parser() -> argparse.ArgumentParser:
         "below the other, best first; where there are fewer, blank lines fill up.",
         allow_abbrev=False,
     )
-    parser.add_argument("run", metavar="RUN", help="run folder, as training.run leaves it")
+    parser.add_argument(
+        "run", metavar="RUN",
+        help="run folder, as training.run leaves it, or a version that export.run wrote",
+    )  # fmt: skip
     parser.add_argument(
         "file", metavar="FILE", nargs="?", help="UTF-8 text; without it standard input is read"
     )
@@ -77,13 +86,13 @@ def _parser() -> argparse.ArgumentParser:
 def _run(options: argparse.Namespace) -> int:
     check_search_options(options)
     name = options.file or "standard input"
-    with _open(options.file) as stream:
+    with open_text(options.file) as stream:
         beside = _beside(options.score or options.prefix)
         # Not before the files are known to be there: loading takes seconds.
         import_tensorflow()
         translator = _translator(options)
         progress = _Progress(options.file)
-        lines = _aligned(_lines(stream, name), beside, name, options.score or options.prefix)
+        lines = _aligned(read_lines(stream, name), beside, name, options.score or options.prefix)
         done = 0
         # A sample depends on what is drawn together, which must not be left to chance.
         chunks = _chunks(lines) if options.file or options.sample else _as_they_come(lines)
@@ -101,11 +110,17 @@ def _run(options: argparse.Namespace) -> int:
 
 def _translator(options: argparse.Namespace) -> "Translator":
     from kformer.run_folder import RunFolder
+    from kformer.saved_graph import DESCRIPTION, SavedGraph
     from kformer.translator import Translator
 
-    model, tokenizers = RunFolder.open(options.run).load()
+    if (Path(options.run) / DESCRIPTION).exists():
+        check_nothing_is_set(options, "an export has its search; export once more with this")
+        graph = SavedGraph(options.run)
+        options.n_best = graph.n_best
+    else:
+        graph = make_graph(*RunFolder.open(options.run).load(), options)
     return Translator(
-        make_graph(model, tokenizers, options),
+        graph,
         max_batch_tokens=options.max_batch_tokens,
         max_batch_sentences=options.max_batch_sentences,
     )
@@ -168,32 +183,11 @@ def _json(content: dict) -> str:
     return json.dumps(content, ensure_ascii=False)
 
 
-def _open(file: str | None) -> BinaryIO:
-    if file is None:
-        if sys.stdin is None:
-            raise InputError("standard input is closed; name a FILE")
-        return sys.stdin.buffer
-    try:
-        return Path(file).open("rb")
-    except OSError as error:
-        raise InputError(f"{file}: {error.strerror}") from error
-
-
 def _beside(file: str | None) -> Iterator[str]:
     """The lines of the file that goes along with the text; without one, blank lines."""
     if file is None:
         return ("" for _ in count())
-    stream = _open(file)
-    return _lines(stream, file)
-
-
-def _lines(stream: BinaryIO, name: str) -> Iterator[str]:
-    """Lines end at LF and nowhere else."""
-    for number, line in enumerate(stream, start=1):
-        try:
-            yield line.rstrip(b"\r\n").decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            raise InputError(f"{name}, line {number}: not UTF-8. Convert it first.") from error
+    return read_lines(open_text(file), file)
 
 
 def _aligned(

@@ -14,6 +14,7 @@ from kformer.errors import InputError
 from kformer.graph import TranslationGraph
 from kformer.ids import END_ID
 from kformer.run_folder import RunFolder
+from kformer.saved_graph import SavedGraph
 from kformer.search import NONE
 from kformer.text import RESERVED_PIECES, Part, split_long
 from kformer.translation import BLANK, Hypothesis, TargetScore, Translation, join_parts
@@ -49,7 +50,7 @@ class Translator:
 
     def __init__(
         self,
-        graph: TranslationGraph,
+        graph: TranslationGraph | SavedGraph,
         *,
         max_batch_tokens: int = 4096,
         max_batch_sentences: int | None = None,
@@ -86,6 +87,29 @@ class Translator:
         """
         return cls(
             TranslationGraph(*RunFolder.open(path).load(), search, **options),
+            max_batch_tokens=max_batch_tokens,
+            max_batch_sentences=max_batch_sentences,
+        )
+
+    @classmethod
+    def from_saved_model(
+        cls,
+        path: str | os.PathLike,
+        *,
+        max_batch_tokens: int = 4096,
+        max_batch_sentences: int | None = None,
+    ) -> "Translator":
+        """The translator of an exported version; its search was fixed when it was exported.
+
+        Args:
+            path: of the version's folder.
+            max_batch_tokens, max_batch_sentences: of the constructor.
+
+        Raises:
+            InputError: the folder is no export of kformer, or is damaged.
+        """
+        return cls(
+            SavedGraph(path),
             max_batch_tokens=max_batch_tokens,
             max_batch_sentences=max_batch_sentences,
         )
@@ -153,14 +177,14 @@ class Translator:
         """
         results = [None] * self._check_pairs(sources, targets)
         for rows, output in self._pairs(self.graph.score, sources, targets):
-            for row, *fields in zip(rows, *output.values(), strict=True):
-                total, tokens, log_probabilities = fields
-                tokens = _texts(tokens)
+            for number, row in enumerate(rows):
+                tokens = _texts(output["tokens"][number])
+                total = float(output["log_probability"][number])
                 results[row] = TargetScore(
                     tokens,
-                    log_probabilities[: len(tokens)].tolist(),
-                    float(total),
-                    _exp(-float(total) / len(tokens)),
+                    output["token_log_probabilities"][number, : len(tokens)].tolist(),
+                    total,
+                    _exp(-total / len(tokens)),
                 )
         return results
 
@@ -177,14 +201,15 @@ class Translator:
         results = [None] * self._check_pairs(sources, targets)
         of_source, of_target = self.graph.word_indices
         for rows, output in self._pairs(self.graph.attention, sources, targets):
-            for row, *fields in zip(rows, *output.values(), strict=True):
-                source, target, weights = _texts(fields[0]), _texts(fields[1]), fields[2]
+            for number, row in enumerate(rows):
+                source = _texts(output["source_tokens"][number])
+                target = _texts(output["target_tokens"][number])
                 results[row] = Alignment(
                     source,
                     target,
                     _words(source, of_source),
                     _words(target, of_target),
-                    weights[: len(target), : len(source)],
+                    output["weights"][number, : len(target), : len(source)],
                 )
         return results
 

@@ -30,11 +30,16 @@ def random_transformer_fixture():
 def save_run():
     """Makes a run folder as training leaves it, as far as using it goes."""
 
-    def save_run(path, tokenizer, **options):
+    def save_run(path, tokenizer, texts=None, **options):
         run = RunFolder(path)
         run.save_model(random_transformer(tokenizer.vocab_size, **options), run.best_model)
         Tokenizers(tokenizer, tokenizer).save(run.tokenizer)
         run.config.write_text("")
+        run.data.mkdir(exist_ok=True)
+        for part, lines in (texts or {}).items():
+            run.text(part).write_text("".join(f"{line}\t{line}\n" for line in lines), "utf-8")
+        (run.data / "train").mkdir(exist_ok=True)
+        (run.data / "train" / "meta.json").write_text('{"fingerprint": "abc"}')
         return run
 
     return save_run

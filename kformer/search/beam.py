@@ -85,9 +85,8 @@ class Beam(Search):
     def width(self):
         return self.size
 
-    def _start(self, limits, prefixes, source):
+    def _start(self, limits, prefixes, length, source):
         batch_size, size = tf.shape(limits)[0], self.size
-        length = tf.reduce_max(tf.concat([limits, [0]], axis=0))
         tokens = tf.fill([batch_size, size, length], PAD_ID)
         log_probabilities = tf.zeros([batch_size, size, length])
         # All hypotheses are the same at first: only one of them may compete.

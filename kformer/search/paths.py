@@ -35,9 +35,8 @@ class PathSearch(Search):
     def _choose(self, scores, chances) -> tf.Tensor:
         """Tokens int32 (rows,) by scores (rows, vocab_size) and chances (rows,)."""
 
-    def _start(self, limits, prefixes, source):
+    def _start(self, limits, prefixes, length, source):
         batch_size = tf.shape(limits)[0]
-        length = tf.reduce_max(tf.concat([limits, [0]], axis=0))
         return Paths(
             limits,
             prefixes,

@@ -25,17 +25,21 @@ class Search(abc.ABC):
         prefixes: int32 (batch, any), tokens that each translation begins with, padding after
             them. They count like all others. None: none.
 
+        length: scalar, not below any limit. Where it is given all shapes are known before the
+            first step, as XLA needs them, and the result is as wide as this. None: shapes follow
+            the search, which puts finished sentences aside, and are no larger than they have to be.
+
     Returns:
         A `SearchResult`, as wide as its longest hypothesis.
 
     Args:
         constraints: on what may be chosen.
         stage: steps after which finished sentences are put aside, and for which there is room at
-            first. None: all steps are one stage, so shapes never change; XLA needs that.
+            first.
     """
 
     constraints: Constraints = field(default_factory=Constraints)
-    stage: int | None = 16
+    stage: int = 16
 
     @property
     @abc.abstractmethod
@@ -43,8 +47,13 @@ class Search(abc.ABC):
         """Hypotheses of each sentence in work at a time."""
 
     @abc.abstractmethod
-    def _start(self, limits, prefixes, source) -> Any:
-        """The search's own variables before the first step, a nest of tensors (batch, ...)."""
+    def _start(self, limits, prefixes, length, source) -> Any:
+        """The search's own variables before the first step, a nest of tensors (batch, ...).
+
+        Args:
+            limits, prefixes, length: of the call.
+            source: scalar, positions of the source.
+        """
 
     @abc.abstractmethod
     def _advance(self, time, logits, attention, carry) -> tuple[tf.Tensor, tf.Tensor | None, Any]:
@@ -69,16 +78,21 @@ class Search(abc.ABC):
     def _result(self, carry) -> SearchResult:
         """What was found."""
 
-    def __call__(self, model: Steppable, encoded, limits, prefixes=None) -> SearchResult:
+    def __call__(
+        self, model: Steppable, encoded, limits, prefixes=None, length=None
+    ) -> SearchResult:
         limits = tf.convert_to_tensor(limits, tf.int32)
         batch_size = tf.shape(limits)[0]
         if prefixes is None:
             prefixes = tf.zeros([batch_size, 0], tf.int32)
         prefixes = tf.convert_to_tensor(prefixes, tf.int32)
-        longest = tf.reduce_max(tf.concat([limits, [0]], axis=0))
-        stage = longest if self.stage is None else tf.minimum(self.stage, longest)
+        if length is None:
+            longest = tf.reduce_max(tf.concat([limits, [0]], axis=0))
+            stage = tf.minimum(self.stage, longest)
+        else:
+            longest = stage = length
         state = model.init_state(encoded, self.width, stage)
-        carry = self._start(limits, prefixes, tf.shape(state.attention)[1])
+        carry = self._start(limits, prefixes, longest, tf.shape(state.attention)[1])
         last = tf.fill([batch_size * self.width], START_ID)
 
         def running(time, carry):
@@ -120,13 +134,13 @@ class Search(abc.ABC):
                 results,
             )
 
-        if self.stage is None:
+        if length is not None:
             _, state, carry = _while(
                 lambda last, state, carry: running(state.time, carry) > 0,
                 advance,
                 (last, state, carry),
             )
-            return _trimmed(self._result(carry))
+            return self._result(carry)
         *_, results = _while(
             lambda room, kept, last, state, carry, results: running(state.time, carry) > 0,
             run_stage,

@@ -1,15 +1,17 @@
 import re
 
+import pytest
+
 from benchmarks.decode import main
 from kformer.text import WordTokenizer
 
 WORDS = "one two three four five six seven eight nine ten".split()
 
 
+@pytest.mark.slow
 def test_decoding_is_measured_in_every_way(tmp_path, save_run, capsys):
-    run = save_run(tmp_path / "run", WordTokenizer.learn([" ".join(WORDS)]))
-    run.data.mkdir()
-    run.text("test").write_text("".join(f"{word} two\tzwei\n" for word in WORDS))
+    texts = {"test": [f"{word} two" for word in WORDS]}
+    run = save_run(tmp_path / "run", WordTokenizer.learn([" ".join(WORDS)]), texts)
     assert main([str(run.path), "--rounds", "1", "--sentences", "9"]) == 0
     out = capsys.readouterr().out
     rows = re.findall(r"^(.*\S)  +([\d.,]+) +([\d,]+) +([\d.]+)$", out, re.MULTILINE)

@@ -34,6 +34,7 @@ def test_a_fifth_of_the_default_run_already_translates(tmp_path):
     assert scores["bleu"] > 6
 
 
+@pytest.mark.slow
 def test_the_smoke_run_learns_something_of_the_corpus(tmp_path):
     last, _ = train(tmp_path / "run", "tiny")
     # Guessing among the 1,000 pieces evenly would be 1000.

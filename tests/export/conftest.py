@@ -1,0 +1,80 @@
+import pytest
+import tensorflow as tf
+
+from export.run import main
+from kformer.graph import TranslationGraph
+from kformer.search import Beam, Greedy
+from kformer.text import SentencePieceTokenizer, WordTokenizer
+
+WORDS = [chr(ord("a") + i) * 2 for i in range(20)]
+LINES = [" ".join(WORDS[i % 20 : i % 20 + 1 + i % 7]) + "." for i in range(60)]
+# What a server may be sent, and a Python string cannot always hold.
+WILD = [
+    b"", b"   ", b"\t\xc2\xa0", "😀 aa 👩\u200d👧".encode(), b"\xff\xfe aa \xc3", b"aa\x00bb",
+    b"aa\nbb", b"aa bb. " * 400,
+]  # fmt: skip
+
+
+def tokenizer(kind):
+    if kind == "words":
+        return WordTokenizer.learn(LINES)
+    return SentencePieceTokenizer.learn(LINES, 320)
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory, save_run):
+    """Run folders by the kind of their tokenizer; random weights, subwords or words."""
+    texts = {"valid": LINES, "test": LINES[:20]}
+    return {
+        kind: save_run(tmp_path_factory.mktemp(kind) / "run", tokenizer(kind), texts)
+        for kind in ("subwords", "words")
+    }
+
+
+SEARCHES = {
+    ("subwords", "greedy"): [],
+    ("subwords", "beam"): ["--beam-size=4", "--n-best=3", "--length-penalty=0.6"],
+    ("words", "beam"): ["--beam-size=2", "--no-verify"],
+}
+
+
+@pytest.fixture(scope="session")
+def exported(tmp_path_factory, runs):
+    """Folders of versions by tokenizer and search, each with a version 1."""
+    folders = {}
+    for (kind, search), options in SEARCHES.items():
+        base = folders[kind, search] = tmp_path_factory.mktemp("export") / kind
+        assert main([str(runs[kind].path), "--out", str(base), *options]) == 0
+    return folders
+
+
+# Not longer than a module: seeding anywhere frees every SentencePiece tokenizer alive.
+@pytest.fixture(scope="module", params=SEARCHES, ids=str)
+def case(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def version(exported, case):
+    """The folder of a version."""
+    return exported[case] / "1"
+
+
+@pytest.fixture(scope="module")
+def signatures(version):
+    """The signatures of a version, loaded in this process."""
+    loaded = tf.saved_model.load(version)
+    yield loaded.signatures
+
+
+@pytest.fixture(scope="module")
+def graph(runs, case):
+    """The graph that was exported, once more."""
+    kind, search = case
+    if search == "greedy":
+        search = Greedy()
+    elif kind == "subwords":
+        search = Beam(size=4, n_best=3, length_penalty=0.6)
+    else:
+        search = Beam(size=2)
+    return TranslationGraph(*runs[kind].load(), search)
