@@ -1,18 +1,23 @@
 """How fast a trained model translates: `python -m benchmarks.decode RUN`.
 
 Greedy and beam 4; one sentence at a time, 32, and as many as the token budget takes; beside a loop
-over the same weights that keeps no cache. Each figure is the median of several rounds, in which
+over the same weights that keeps no cache, and beside CTranslate2, an optimised C++ engine, if it is
+installed (`pip install 'kformer[convert]'`). Each figure is the median of several rounds, in which
 all take turns, so that a machine that slows down slows all of them.
 """
 
 import argparse
+import os
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from kformer.command_line import run_command
+from kformer.errors import InputError
 from kformer.quiet import import_tensorflow
 
 BEAM = 4
@@ -67,7 +72,8 @@ def _measure(options: argparse.Namespace) -> int:
     run = RunFolder.open(options.run)
     model, tokenizers = run.load()
     texts = [source for source, _ in run.pairs("test")][: options.sentences]
-    contestants = _contestants(model, tokenizers, texts)
+    with tempfile.TemporaryDirectory() as folder:
+        contestants = _contestants(model, tokenizers, texts, Path(folder) / "converted")
     for contestant in contestants:
         contestant.decode(texts[:40])  # Traces.
     for number in range(options.rounds):
@@ -85,7 +91,7 @@ def _measure(options: argparse.Namespace) -> int:
     return 0
 
 
-def _contestants(model, tokenizers, texts) -> list[Contestant]:
+def _contestants(model, tokenizers, texts, folder: Path) -> list[Contestant]:
     from kformer.graph import TranslationGraph
     from kformer.search import Beam, Greedy
     from kformer.translator import Translator
@@ -110,7 +116,55 @@ def _contestants(model, tokenizers, texts) -> list[Contestant]:
             Contestant(f"{name}, 32", translate(search, 32), texts),
             Contestant(f"{name}, token budget", translate(search, None), texts),
         ]
-    return [*contestants, Contestant("no cache, greedy, 32", _no_cache(model, tokenizers), texts)]
+    contestants.append(Contestant("no cache, greedy, 32", _no_cache(model, tokenizers), texts))
+    try:
+        contestants += _ctranslate2(model, tokenizers, texts, folder)
+    except InputError as error:
+        print(error, file=sys.stderr)
+    return contestants
+
+
+def _ctranslate2(model, tokenizers, texts, folder: Path) -> list[Contestant]:
+    """The same weights and texts on another engine."""
+    from export.ctranslate2 import write_ctranslate2
+
+    write_ctranslate2(model, tokenizers, folder)
+    import ctranslate2
+
+    engine = ctranslate2.Translator(
+        str(folder), compute_type="float32", intra_threads=len(os.sched_getaffinity(0))
+    )
+    pieces = tokenizers.source.pieces()
+
+    def translate(beam_size, sentences):
+        def decode(texts):
+            ids = tokenizers.source.tokenize(texts).to_list()
+            sources = [[pieces[id] for id in of_text] for of_text in ids]
+            # A call of its own for each sentence: it would translate several side by side.
+            calls = [[source] for source in sources] if sentences == 1 else [sources]
+            results = [
+                result
+                for call in calls
+                for result in engine.translate_batch(
+                    call, beam_size=beam_size, length_penalty=0, max_batch_size=sentences,
+                    max_decoding_length=300,
+                )
+            ]  # fmt: skip
+            tokenizers.target.detokenize(
+                tf.ragged.constant([[ids_of[p] for p in r.hypotheses[0]] for r in results])
+            )
+            return sum(len(result.hypotheses[0]) + 1 for result in results)
+
+        return decode
+
+    import tensorflow as tf
+
+    ids_of = {piece: number for number, piece in enumerate(tokenizers.target.pieces())}
+    return [
+        Contestant(f"CTranslate2, {name}, {sentences}", translate(size, sentences), some)
+        for name, size in (("greedy", 1), (f"beam {BEAM}", BEAM))
+        for sentences, some in ((1, texts[::SINGLE_SHARE]), (32, texts))
+    ]
 
 
 def _no_cache(model, tokenizers):

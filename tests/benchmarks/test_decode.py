@@ -19,7 +19,9 @@ def test_decoding_is_measured_in_every_way(tmp_path, save_run, capsys):
         f"{search}, {batch}"
         for search in ("greedy", "beam 4")
         for batch in ("1", "32", "token budget")
-    ] + ["no cache, greedy, 32"]
+    ] + ["no cache, greedy, 32"] + [
+        f"CTranslate2, {search}, {batch}" for search in ("greedy", "beam 4") for batch in (1, 32)
+    ]
     assert all(float(rate) > 0 for _, rate, *_ in rows)
     assert re.search(r"cache: [\d.]+ times as fast", out)
     assert re.search(r"output twice as long: [\d.]+ times", out)
