@@ -64,6 +64,10 @@ def _parser() -> argparse.ArgumentParser:
         help="a tab and word links after it, source-target, counted from 0: 0-0 1-2",
     )  # fmt: skip
     output.add_argument(
+        "--with-attention", action="store_true",
+        help="with --json: how much each token attends to each source token",
+    )  # fmt: skip
+    output.add_argument(
         "--json", action="store_true",
         help="a JSON object for each line, with tokens and log-probabilities",
     )  # fmt: skip
@@ -85,6 +89,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(options: argparse.Namespace) -> int:
     check_search_options(options)
+    if options.with_attention and not options.json:
+        raise InputError("--with-attention is a matrix for each translation: add --json")
     name = options.file or "standard input"
     with open_text(options.file) as stream:
         beside = _beside(options.score or options.prefix)
@@ -137,13 +143,17 @@ def _output(translator, options, chunk, name, done) -> Iterator[str]:
                 yield _score_json(text, score) if options.json else _score_line(score)
             return
         prefixes = beside if options.prefix else None
-        found = translator.translate_nbest(texts, prefixes, with_alignments=options.with_alignments)
+        found = translator.translate_nbest(
+            texts,
+            prefixes,
+            with_alignments=options.with_alignments or options.with_attention,
+        )
     except TextTooLongError as error:
         where = f"{name}, line {done + error.index + 1}"
         raise InputError(f"{where}: {error.reason}") from error
     for text, translation in zip(texts, found, strict=True):
         if options.json:
-            yield _translation_json(text, translation)
+            yield _translation_json(text, translation, options)
         else:
             yield from _translation_lines(translation, options)
 
@@ -159,13 +169,19 @@ def _translation_lines(translation: "Translation", options: argparse.Namespace) 
     yield from [""] * (options.n_best - len(translation.hypotheses))
 
 
-def _translation_json(text: str, translation: "Translation") -> str:
+def _translation_json(text: str, translation: "Translation", options: argparse.Namespace) -> str:
     hypotheses = []
     for hypothesis in translation.hypotheses:
         fields = {**vars(hypothesis)}
         alignment = fields.pop("alignment")
-        if alignment is not None:
+        if alignment is not None and options.with_alignments:
             fields["alignment"] = alignment.links
+        if alignment is not None and options.with_attention:
+            fields["attention"] = {
+                "source_tokens": alignment.source_tokens,
+                "target_tokens": alignment.target_tokens,
+                "weights": alignment.weights.round(4).tolist(),
+            }
         hypotheses.append(fields)
     fields = {"source": text, "translation": translation.text, "parts": translation.parts}
     return _json({**fields, "hypotheses": hypotheses})

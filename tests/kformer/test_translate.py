@@ -159,6 +159,18 @@ def test_json_lines_hold_everything(main, run, file):
         assert fields.get("alignment") == links
 
 
+def test_attention_comes_as_a_matrix_in_json(main, run, file):
+    status, (line,), _ = main(run, file(b"one two three\n"), "--json", "--with-attention")
+    (hypothesis,) = json.loads(line)["hypotheses"]
+    attention = hypothesis["attention"]
+    assert status == 0 and attention["source_tokens"] == ["one", "two", "three", "</s>"]
+    assert len(attention["weights"]) == len(attention["target_tokens"])
+    for row in attention["weights"]:
+        assert len(row) == 4 and sum(row) == pytest.approx(1, abs=1e-3)
+    assert "alignment" not in hypothesis
+    assert "add --json" in error_of(main(run, file(b"one\n"), "--with-attention"))
+
+
 def test_references_are_scored_in_place_of_translating(main, run, file, tmp_path):
     references = tmp_path / "references.txt"
     references.write_text("two\n\nten ten one\n")
