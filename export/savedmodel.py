@@ -87,8 +87,7 @@ def write_savedmodel(
     signatures = SIGNATURES | ({"translate_xla": "translate_xla"} if xla else {})
     for signature, function in signatures.items():
         archive.add_endpoint(signature, _endpoint(getattr(graph, function)))
-    options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
-    archive.write_out(folder, options, verbose=False)
+    archive.write_out(folder, verbose=False)
     text = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
     (folder / DESCRIPTION).write_text(text, "utf-8")
 

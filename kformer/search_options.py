@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from kformer.search import Search
     from kformer.text import Tokenizers
 
+_OF_BEAMS = ("length_penalty", "length_penalty_form", "coverage_penalty")
+_OF_SAMPLES = ("temperature", "top_k", "top_p", "min_p", "seed")
+
 
 def add_search_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options, in groups."""
@@ -89,12 +92,8 @@ def check_nothing_is_set(options: argparse.Namespace, why: str) -> None:
     Raises:
         InputError: naming the first one given.
     """
-    parser = argparse.ArgumentParser()
-    add_search_options(parser)
-    for name, default in vars(parser.parse_args([])).items():
-        if getattr(options, name) != default:
-            option = name.replace("_", "-")
-            raise InputError(f"--{option}: {why}")
+    for name in _given(options):
+        raise InputError(f"--{name.replace('_', '-')}: {why}")
 
 
 def check_search_options(options: argparse.Namespace) -> None:
@@ -109,6 +108,22 @@ def check_search_options(options: argparse.Namespace) -> None:
         raise InputError(
             f"--n-best {options.n_best} needs a beam as wide: --beam-size {options.n_best}, or more"
         )
+    given = _given(options)
+    for group, needed, is_there in (
+        (_OF_BEAMS, "--beam-size of at least 2", options.beam_size > 1),
+        (_OF_SAMPLES, "--sample", options.sample),
+    ):
+        for name in group:
+            if name in given and not is_there:
+                raise InputError(f"--{name.replace('_', '-')} needs {needed}")
+
+
+def _given(options: argparse.Namespace) -> list[str]:
+    """Names of the search's options that differ from their defaults."""
+    parser = argparse.ArgumentParser()
+    add_search_options(parser)
+    defaults = vars(parser.parse_args([]))
+    return [name for name, default in defaults.items() if getattr(options, name) != default]
 
 
 def make_graph(

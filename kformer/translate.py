@@ -119,6 +119,9 @@ def _translator(options: argparse.Namespace) -> "Translator":
     from kformer.saved_graph import DESCRIPTION, SavedGraph
     from kformer.translator import Translator
 
+    versions = sorted(Path(options.run).glob(f"[0-9]*/{DESCRIPTION}"))
+    if versions:
+        raise InputError(f"{options.run}: holds versions; give one, such as {versions[-1].parent}")
     if (Path(options.run) / DESCRIPTION).exists():
         check_nothing_is_set(options, "an export has its search; export once more with this")
         graph = SavedGraph(options.run)
@@ -166,7 +169,8 @@ def _translation_lines(translation: "Translation", options: argparse.Namespace) 
         if options.with_alignments:
             columns.append(str(hypothesis.alignment or ""))
         yield "\t".join(columns)
-    yield from [""] * (options.n_best - len(translation.hypotheses))
+    tabs = "\t" * (options.with_scores + options.with_alignments)
+    yield from [tabs] * (options.n_best - len(translation.hypotheses))
 
 
 def _translation_json(text: str, translation: "Translation", options: argparse.Namespace) -> str:

@@ -82,7 +82,7 @@ class ModelConfig:
 
     d_model: int = 256
     num_heads: int = 4
-    d_ff: int = 1024
+    d_ff: int = 512
     num_encoder_layers: int = 3
     num_decoder_layers: int = 3
     norm: NormPosition = "pre"
@@ -93,7 +93,7 @@ class ModelConfig:
     scale_embedding: bool = True
     tie: Tying = "all"
     output_bias: bool = False
-    dropout: float = 0.1
+    dropout: float = 0.15
     attention_dropout: float = 0.0
     activation_dropout: float = 0.0
 
@@ -123,16 +123,16 @@ class TrainConfig:
         seed: Seed of weights, batches and dropout.
     """
 
-    updates: int = 2000
+    updates: int = 1950
     batch_tokens: int = 2048
-    optimizer: Literal["adam", "muon"] = "adam"
-    learning_rate: float = 1e-3
+    optimizer: Literal["adam", "muon"] = "muon"
+    learning_rate: float = 5e-3
     schedule: Literal["noam", "inverse_sqrt", "linear"] = "linear"
-    warmup_updates: int = 200
+    warmup_updates: int = 100
     label_smoothing: float = 0.1
-    weight_decay: float = 0.0
+    weight_decay: float = 0.2
     clip_norm: float | None = None
-    validate_every: int = 250
+    validate_every: int = 390
     patience: int | None = None
     max_minutes: float | None = None
     precision: Literal["auto", "float32", "mixed_bfloat16", "mixed_float16"] = "auto"

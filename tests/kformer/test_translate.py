@@ -138,7 +138,7 @@ def test_n_best_are_as_many_lines_for_each_line(main, run, file):
             score, text, alignment = row.split("\t")
             assert float(score) == pytest.approx(hypothesis.score, abs=2e-4)
             assert (text, alignment) == (hypothesis.text, str(hypothesis.alignment or ""))
-    assert lines[4:6] == ["", ""], "of a blank line there is one translation only"
+    assert lines[4:6] == ["\t\t"] * 2, "of a blank line there is one translation only"
 
 
 def test_json_lines_hold_everything(main, run, file):
@@ -223,6 +223,8 @@ def test_limits_reach_the_search(main, run, file):
     ("options", "message"),
     [
         (["--n-best=3"], "--beam-size 3"),
+        (["--length-penalty=0.6"], "--length-penalty needs --beam-size"),
+        (["--top-k=5"], "--top-k needs --sample"),
         (["--sample", "--beam-size=2"], "give one of them"),
         (["--beam-size=0", "--n-best=0"], "`size` must be at least 1"),
         (["--sample", "--top-p=2"], "`top_p` must be above 0"),

@@ -314,3 +314,8 @@ def test_what_does_not_contradict_is_accepted(command, options):
     arguments = (f"--{key}={value}" for key, value in options.items())
     status, _, err = command("tiny", "--print_config", *arguments)
     assert (status, err) == (0, "")
+
+
+def test_a_file_of_ones_own_starts_from_the_default_preset():
+    """So `--help`, which shows the defaults, shows what a run without options does."""
+    assert load_config(config_file("small")) == Config()
