@@ -1,1 +1,1 @@
-"""Export of run folders for serving. Nothing is exported yet."""
+"""Run folders for serving: SavedModels, what a server wants beside them, and a client."""

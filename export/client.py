@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from kformer.command_line import run_command
 from kformer.errors import InputError
@@ -21,10 +21,17 @@ class UnavailableError(Exception):
     """The server cannot answer now, and may soon."""
 
 
+class Answer(NamedTuple):
+    """A translation, and whether text or translation was cut at a limit."""
+
+    translation: str
+    truncated: bool
+
+
 class Client(Protocol):
     """Asks one signature of one model."""
 
-    def translate(self, texts: Sequence[str]) -> list[str]:
+    def translate(self, texts: Sequence[str]) -> list[Answer]:
         """Translations of a batch.
 
         Raises:
@@ -59,20 +66,31 @@ def main(arguments: list[str] | None = None) -> int:
         "--retries", type=int, default=5, metavar="N",
         help="tries again while the server is unavailable (default 5)",
     )  # fmt: skip
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)
     return run_command(lambda: _run(options))
 
 
 def _run(options: argparse.Namespace) -> int:
     if options.batch_size < 1:
         raise InputError(f"--batch-size must be at least 1. Received: {options.batch_size}")
+    if options.retries < 0:
+        raise InputError(f"--retries must not be negative. Received: {options.retries}")
+    if not 0 < options.timeout <= 86_400:
+        raise InputError(f"--timeout must be above 0, a day at most. Received: {options.timeout}")
+    if options.version is not None and not 0 <= options.version < 2**63:
+        raise InputError(f"--version must be from 0 to 2**63 - 1. Received: {options.version}")
     client = connect(options.url, options.version, options.signature, options.timeout)
     with open_text(options.file) as stream:
         lines = read_lines(stream, options.file or "standard input")
+        done = 0
         while batch := list(islice(lines, options.batch_size)):
-            translations = retrying(lambda batch=batch: client.translate(batch), options.retries)
-            sys.stdout.buffer.write("".join(f"{line}\n" for line in translations).encode())
+            answers = retrying(lambda batch=batch: client.translate(batch), options.retries)
+            sys.stdout.buffer.write("".join(f"{text}\n" for text, _ in answers).encode())
             sys.stdout.buffer.flush()
+            for number, answer in enumerate(answers, start=done + 1):
+                if answer.truncated:
+                    print(f"line {number}: cut at a limit of the model", file=sys.stderr)
+            done += len(batch)
     return 0
 
 
@@ -110,7 +128,7 @@ def connect(
         ) from error
 
 
-def retrying(ask: Callable[[], list[str]], retries: int, pause: float = _PAUSE) -> list[str]:
+def retrying(ask: Callable[[], list[Answer]], retries: int, pause: float = _PAUSE) -> list[Answer]:
     """What `ask` gives, asked again while the server is unavailable.
 
     Raises:
@@ -136,7 +154,7 @@ class _RestClient:
         self._url = f"{server}/v1/models/{model}{of_version}:predict"
         self._signature, self._timeout = signature, timeout
 
-    def translate(self, texts: Sequence[str]) -> list[str]:
+    def translate(self, texts: Sequence[str]) -> list[Answer]:
         request = {"signature_name": self._signature, "inputs": {"text": list(texts)}}
         try:
             response = self._session.post(self._url, json=request, timeout=self._timeout)
@@ -144,11 +162,17 @@ class _RestClient:
             raise UnavailableError(f"{self._url}: no answer in {self._timeout:g} s") from error
         except self._requests.exceptions.ConnectionError as error:
             raise UnavailableError(f"{self._url}: no server answers there") from error
+        except self._requests.exceptions.RequestException as error:
+            raise InputError(f"{self._url}: {' '.join(str(error).split())}") from error
         if response.status_code == 503:
             raise UnavailableError(f"{self._url}: unavailable ({_error(response)})")
         if not response.ok:
             raise InputError(f"{self._url}: {response.status_code}, {_error(response)}")
-        return _translations(response.json()["outputs"], self._signature)
+        try:
+            outputs = response.json()["outputs"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{self._url}: answers, but not as TensorFlow Serving does") from error
+        return _answers(outputs, self._signature)
 
 
 class _GrpcClient:
@@ -166,7 +190,7 @@ class _GrpcClient:
         if version is not None:
             self._request.model_spec.version.value = version
 
-    def translate(self, texts: Sequence[str]) -> list[str]:
+    def translate(self, texts: Sequence[str]) -> list[Answer]:
         import tensorflow as tf
 
         self._request.inputs["text"].CopyFrom(tf.make_tensor_proto(list(texts), tf.string))
@@ -178,17 +202,23 @@ class _GrpcClient:
             if error.code() in (codes.UNAVAILABLE, codes.DEADLINE_EXCEEDED):
                 raise UnavailableError(message) from error
             raise InputError(message) from error
-        outputs = {name: tf.make_ndarray(proto) for name, proto in response.outputs.items()}
-        signature = self._request.model_spec.signature_name
-        return [text.decode() for text in _translations(outputs, signature)]
+        outputs = {
+            name: tf.make_ndarray(proto).tolist() for name, proto in response.outputs.items()
+        }
+        if "translation" in outputs:
+            outputs["translation"] = [
+                text.decode() if isinstance(text, bytes) else text
+                for text in outputs["translation"]
+            ]
+        return _answers(outputs, self._request.model_spec.signature_name)
 
 
-def _translations(outputs, signature: str) -> list:
-    if "translation" not in outputs or not isinstance(outputs["translation"][0], str | bytes):
-        raise InputError(
-            f"signature {signature} gives no translation for each text; serving_default does"
-        )
-    return list(outputs["translation"])
+def _answers(outputs, signature: str) -> list[Answer]:
+    translations = outputs.get("translation") if isinstance(outputs, dict) else None
+    if not translations or not isinstance(translations[0], str):
+        raise InputError(f"signature {signature} gives no translation a text; serving_default does")
+    cut = outputs.get("truncated", [False] * len(translations))
+    return [Answer(*answer) for answer in zip(translations, cut, strict=True)]
 
 
 def _error(response) -> str:

@@ -1,6 +1,8 @@
 """Export a run: `python -m export.run RUN --to savedmodel --out DIR`."""
 
 import argparse
+import secrets
+import shutil
 import sys
 from pathlib import Path
 
@@ -68,6 +70,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _export_savedmodel(options: argparse.Namespace) -> int:
     check_search_options(options)
+    if options.quantization != "float32":
+        raise InputError("--quantization is for --to ctranslate2; a SavedModel has --precision")
     if options.sample:
         raise InputError("--sample: a server's answers should be repeatable; export a search")
     import_tensorflow()
@@ -75,7 +79,6 @@ def _export_savedmodel(options: argparse.Namespace) -> int:
         SIGNATURES,
         check_version,
         describe,
-        next_version,
         publish,
         unfinished,
         write_savedmodel,
@@ -85,26 +88,31 @@ def _export_savedmodel(options: argparse.Namespace) -> int:
     from kformer.run_folder import RunFolder
 
     run, base = RunFolder.open(options.run), Path(options.out)
-    version = next_version(base) if options.version is None else options.version
-    check_version(base, version)
+    if options.version is not None:
+        check_version(base, options.version)
+    texts = [source for source, _ in run.pairs("valid")][:_VERIFIED]
     graph = make_graph(*run.load(options.precision), options)
     if options.precision != "float32":
         _print_cost_of_precision(run, graph, options)
     base.mkdir(parents=True, exist_ok=True)
-    partial = unfinished(base, version)
-    print(f"writing     {base / str(version)}", flush=True)
-    write_savedmodel(graph, partial, describe(run, graph, options.precision), options.xla)
-    texts = [source for source, _ in run.pairs("valid")][:_VERIFIED]
-    warm_up = write_warm_up(partial, texts)
-    if not options.no_verify:
-        print("verifying   in a fresh process, without kformer", flush=True)
-        translations = [text.decode() for text in graph.translate(texts)["translation"].numpy()]
-        try:
-            verify(partial, texts, translations)
-        except VerificationError as error:
-            raise InputError(f"{partial}: not published: {error}") from error
-    folder = publish(partial, base, version)
+    partial = unfinished(base)
+    print(f"writing     a version of {base}", flush=True)
+    try:
+        write_savedmodel(graph, partial, describe(run, graph, options.precision), options.xla)
+        warm_up = write_warm_up(partial, texts)
+        if not options.no_verify:
+            print("verifying   in a fresh process, without kformer", flush=True)
+            found = graph.translate(texts)["translation"].numpy()
+            verify(partial, texts, [text.decode() for text in found])
+        folder = publish(partial, base, options.version)
+    except VerificationError as error:
+        # Left there, to be looked at.
+        raise InputError(f"{partial}: not published: {error}") from error
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
     write_server_files(base, run.path.resolve().name)
+    print(f"wrote       {folder}")
     print(f"size        {_megabytes(folder):.1f} MB, weights in {options.precision}")
     print(f"signatures  {', '.join(SIGNATURES)}{', translate_xla' if options.xla else ''}")
     print(f"warm-up     {warm_up}")
@@ -114,6 +122,8 @@ def _export_savedmodel(options: argparse.Namespace) -> int:
 
 def _export_ctranslate2(options: argparse.Namespace) -> int:
     check_nothing_is_set(options, "the engine is told how to search when it is asked")
+    if options.precision != "float32" or options.xla or options.version is not None:
+        raise InputError("--precision, --xla and --version are for --to savedmodel")
     folder = Path(options.out)
     if folder.exists():
         raise InputError(f"{folder}: exists. Name another with --out")
@@ -121,7 +131,14 @@ def _export_ctranslate2(options: argparse.Namespace) -> int:
     from export.ctranslate2 import write_ctranslate2
     from kformer.run_folder import RunFolder
 
-    write_ctranslate2(*RunFolder.open(options.run).load(), folder, options.quantization)
+    model, tokenizers = RunFolder.open(options.run).load()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.partial")
+    try:
+        write_ctranslate2(model, tokenizers, partial, options.quantization)
+        partial.rename(folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
     print(f"wrote       {folder}")
     print(f"size        {_megabytes(folder):.1f} MB, weights in {options.quantization}")
     return 0

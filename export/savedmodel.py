@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 import secrets
 from importlib.metadata import version as version_of
 from pathlib import Path
@@ -34,7 +35,8 @@ def next_version(base: Path) -> int:
     """One more than the highest version in a folder of versions; 1 where there is none."""
     if not base.is_dir():
         return 1
-    return max((int(path.name) for path in base.iterdir() if path.name.isdigit()), default=0) + 1
+    names = (path.name for path in base.iterdir())
+    return max((int(name) for name in names if re.fullmatch("[0-9]+", name)), default=0) + 1
 
 
 def check_version(base: Path, version: int) -> None:
@@ -43,8 +45,8 @@ def check_version(base: Path, version: int) -> None:
     Raises:
         InputError: naming it.
     """
-    if version < 1:
-        raise InputError(f"--version must be at least 1. Received: {version}")
+    if not 1 <= version < 2**63:
+        raise InputError(f"--version must be from 1 to 2**63 - 1. Received: {version}")
     if (base / str(version)).exists():
         raise InputError(
             f"{base / str(version)}: exists, and versions are never replaced. Without --version "
@@ -52,13 +54,21 @@ def check_version(base: Path, version: int) -> None:
         )
 
 
-def unfinished(base: Path, version: int) -> Path:
+def unfinished(base: Path) -> Path:
     """Where a version is written until it is known to be whole: no server looks there."""
-    return base / f".{version}.{secrets.token_hex(4)}.partial"
+    return base / f".{secrets.token_hex(4)}.partial"
 
 
-def publish(partial: Path, base: Path, version: int) -> Path:
-    """Gives a finished version its name; from then on a server that watches `base` loads it."""
+def publish(partial: Path, base: Path, version: int | None) -> Path:
+    """Gives a finished version its name; from then on a server that watches `base` loads it.
+
+    Args:
+        partial: the finished folder.
+        base: the folder of versions.
+        version: its number. None: the next free one.
+    """
+    if version is None:
+        version = next_version(base)
     check_version(base, version)
     target = base / str(version)
     os.rename(partial, target)

@@ -1,5 +1,6 @@
 """What a TensorFlow Serving installation wants beside a SavedModel. For 2.20 and newer."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -43,7 +44,7 @@ prometheus_config {
 _COMPOSE = """\
 # docker compose up: gRPC on port 8500, REST on 8501.
 services:
-  {name}:
+  serving:
     image: tensorflow/serving:2.20.0
     ports:
       - "8500:8500"
@@ -68,8 +69,11 @@ def write_server_files(base: Path, name: str) -> None:
 
     Args:
         base: the folder of versions.
-        name: what the server calls the model.
+        name: what the server calls the model; other characters than letters, digits, - and _
+            become -.
     """
+    # What a server, YAML and a URL all take as a name.
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-") or "model"
     for file, content in {
         "models.config": _MODELS.format(name=name),
         "batching.config": _BATCHING,

@@ -42,8 +42,13 @@ class Alignment:
         """The links as `0-0 1-2`, source first: the format that alignment tools exchange."""
         return " ".join(f"{source}-{target}" for source, target in sorted(self.links))
 
-    def __add__(self, other: Self) -> Self:
-        """That of a text of two parts, which were translated by themselves."""
+    def followed_by(self, other: Self, apart: bool) -> Self:
+        """That of a text of two parts, which were translated by themselves.
+
+        Args:
+            other: of the second part.
+            apart: whether there is space between them; without, a word goes on in the second.
+        """
         rows, columns = self.weights.shape
         weights = np.zeros(np.add(self.weights.shape, other.weights.shape), np.float32)
         weights[:rows, :columns] = self.weights
@@ -51,8 +56,8 @@ class Alignment:
         return Alignment(
             self.source_tokens + other.source_tokens,
             self.target_tokens + other.target_tokens,
-            _continued(self.source_words, other.source_words),
-            _continued(self.target_words, other.target_words),
+            _continued(self.source_words, other.source_words, apart),
+            _continued(self.target_words, other.target_words, apart),
             weights,
         )
 
@@ -63,6 +68,7 @@ def _membership(words: Sequence[int]) -> np.ndarray:
     return (np.arange(count)[:, np.newaxis] == np.asarray(words, int)).astype(np.float32)
 
 
-def _continued(words: list[int], others: list[int]) -> list[int]:
-    count = max(words, default=NO_WORD) + 1
-    return words + [word if word == NO_WORD else word + count for word in others]
+def _continued(words: list[int], others: list[int], apart: bool) -> list[int]:
+    last = max(words, default=NO_WORD)
+    offset = last + 1 if apart or last == NO_WORD else last
+    return words + [word if word == NO_WORD else word + offset for word in others]

@@ -1,8 +1,10 @@
 """How every command line ends: a status, and what the user can put right in one line."""
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable
+from typing import NoReturn
 
 from kformer.errors import InputError
 
@@ -29,12 +31,23 @@ def run_command(command: Callable[[], int]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except OSError as error:
-        return _refuse(f"{error.filename or 'output'}: {error.strerror}")
+        return _refuse(f"{error.filename or 'output'}: {error.strerror or error}")
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        if sys.stderr is not None:
+            print("interrupted", file=sys.stderr)
         return 130
 
 
+def leave(status: int) -> NoReturn:
+    """Ends the process, also where a thread still waits for a line that may never come."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            with contextlib.suppress(OSError):
+                stream.flush()
+    os._exit(status)
+
+
 def _refuse(message: str) -> int:
-    print(f"error: {message}", file=sys.stderr)
+    if sys.stderr is not None:
+        print(f"error: {message}", file=sys.stderr)
     return 2

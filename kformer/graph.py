@@ -18,7 +18,9 @@ _TEXT, _PREFIX, _SOURCE, _TARGET = (
 )
 
 
-_NO_LIMIT = tf.int32.max
+_NO_LIMIT = 2**30
+# Attention of a pair grows with the square of its length.
+_MOST_SCORED = 4096
 # Widths of sources that XLA compiles for are multiples of this.
 _XLA_WIDTHS = 32
 
@@ -51,8 +53,8 @@ class TranslationGraph(tf.Module):
     sentence; of a longer one the first `max_source_tokens` are read and `truncated` says so.
 
     A translation may have up to `length_factor * n + length_margin` tokens for a source of n, the
-    end counted in both; a prefix comes on top. The limit belongs to the sentence, so what it is
-    batched with never changes its translation.
+    end counted in both; a prefix comes on top. The limit belongs to the sentence, so in float32
+    what it is batched with never changes its translation.
 
     Args:
         model: a model with the stepping protocol.
@@ -82,11 +84,15 @@ class TranslationGraph(tf.Module):
     ):
         super().__init__()
         for name, value in (("length_factor", length_factor), ("length_margin", length_margin)):
-            if value < 0:
-                raise InputError(f"{name} must not be negative. Received: {value}")
-        for name, value in (("max_length", max_length), ("max_source_tokens", max_source_tokens)):
-            if value is not None and value < 1:
-                raise InputError(f"{name} must be at least 1. Received: {value}")
+            if not 0 <= value < _NO_LIMIT:
+                raise InputError(f"{name} must not be negative, nor huge. Received: {value}")
+        # A character may be five pieces: a space and four bytes.
+        for name, value, least in (
+            ("max_length", max_length, 1),
+            ("max_source_tokens", max_source_tokens, 5),
+        ):
+            if value is not None and value < least:
+                raise InputError(f"{name} must be at least {least}. Received: {value}")
         self.model = model
         self.tokenizers = tokenizers
         self.search = search or Greedy()
@@ -97,7 +103,7 @@ class TranslationGraph(tf.Module):
         self.max_target_tokens = min(max_length or _NO_LIMIT, positions)
         # The end token takes a position.
         self.max_source_tokens = min(max_source_tokens, positions - 1)
-        self.max_scored_tokens = positions - 1
+        self.max_scored_tokens = min(positions - 1, _MOST_SCORED)
         self.attention_from = attention or AttentionFrom()
         _check_attention(model, self.attention_from)
         self._source_pieces = tf.constant(tokenizers.source.pieces())
@@ -229,12 +235,12 @@ class TranslationGraph(tf.Module):
 
     @tf.function(input_signature=[_TEXT])
     def count_tokens(self, text):
-        """Source tokens of each text, int32 (batch,), the end not counted."""
+        """Source tokens of each text, the end not counted: tokens, int32 (batch,)."""
         return {"tokens": _lengths(self.tokenizers.source.tokenize(text))}
 
     @tf.function(input_signature=[_TEXT])
     def count_target_tokens(self, text):
-        """Target tokens of each text, int32 (batch,), the end not counted."""
+        """Target tokens of each text, the end not counted: tokens, int32 (batch,)."""
         return {"tokens": _lengths(self.tokenizers.target.tokenize(text))}
 
     @property
@@ -285,7 +291,9 @@ class TranslationGraph(tf.Module):
             blank=lengths == 0,
         )
         lengths = tf.math.count_nonzero(source.ids, axis=1, dtype=tf.float32)
-        return source, tf.cast(self.length_factor * lengths, tf.int32) + self.length_margin
+        limits = self.length_factor * lengths + float(self.length_margin)
+        # Bounded before it is an integer, which would overflow.
+        return source, tf.cast(tf.minimum(limits, float(_NO_LIMIT)), tf.int32)
 
     def _texts(self, tokens):
         """Strings (batch, n) of tokens (batch, n, length)."""

@@ -1,5 +1,6 @@
 """Text that command lines read, line by line."""
 
+import contextlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,8 +9,10 @@ from typing import BinaryIO
 from kformer.errors import InputError
 
 
-def open_text(file: str | None) -> BinaryIO:
-    """A file, or standard input where `file` is None, to be read as bytes.
+def open_text(file: str | None) -> contextlib.AbstractContextManager[BinaryIO]:
+    """A file, or standard input where `file` is None, to be read as bytes in a `with` statement.
+
+    Standard input is not closed: whoever waits for a line of it holds it.
 
     Raises:
         InputError: it cannot be opened.
@@ -17,7 +20,7 @@ def open_text(file: str | None) -> BinaryIO:
     if file is None:
         if sys.stdin is None:
             raise InputError("standard input is closed; name a FILE")
-        return sys.stdin.buffer
+        return contextlib.nullcontext(sys.stdin.buffer)
     try:
         return Path(file).open("rb")
     except OSError as error:

@@ -15,6 +15,11 @@ def import_tensorflow() -> None:
     if "tensorflow" in sys.modules or "TF_CPP_MIN_LOG_LEVEL" in os.environ:
         return
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+    if sys.stderr is None:  # Closed by the shell: there is nothing to hold back.
+        import tensorflow  # noqa: F401
+        import tensorflow_text  # noqa: F401
+
+        return
     sys.stderr.flush()
     stderr = os.dup(2)
     with tempfile.TemporaryFile() as held_back:

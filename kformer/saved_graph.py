@@ -13,6 +13,12 @@ from kformer.errors import InputError
 DESCRIPTION = "kformer.json"
 """The file beside a SavedModel that says what it is."""
 
+# What loading raises where a file is missing, cut short or somebody else's.
+_DAMAGES = (
+    OSError, ValueError, KeyError, AttributeError, TypeError, IndexError, RecursionError,
+    tf.errors.OpError,
+)  # fmt: skip
+
 
 class SavedGraph:
     """The signatures of a SavedModel as functions, and the limits they were exported with.
@@ -28,9 +34,9 @@ class SavedGraph:
         path = Path(path)
         try:
             description = json.loads((path / DESCRIPTION).read_text("utf-8"))
-            self.width: int = description["width"]
-            self.n_best: int = description["n_best"]
-            self.limits: dict[str, float] = description["limits"]
+            self.width = int(description["width"])
+            self.n_best = int(description["n_best"])
+            self.limits = {name: float(value) for name, value in description["limits"].items()}
             kinds = [getattr(text, name) for name in description["tokenizers"]]
             self._loaded = tf.saved_model.load(path)
             signatures = self._loaded.signatures
@@ -39,13 +45,13 @@ class SavedGraph:
             self.attention = _positional(signatures["attention"], "source", "target")
             self.count_tokens = _positional(signatures["count_tokens"], "text")
             self.count_target_tokens = _positional(signatures["count_target_tokens"], "text")
-            self.max_source_tokens: int = self.limits["max_source_tokens"]
-            self.max_target_tokens: int = self.limits["max_target_tokens"]
-            self.max_scored_tokens: int = self.limits["max_scored_tokens"]
-        except (OSError, ValueError, KeyError, AttributeError, tf.errors.OpError) as error:
+            self.max_source_tokens = int(self.limits["max_source_tokens"])
+            self.max_target_tokens = int(self.limits["max_target_tokens"])
+            self.max_scored_tokens = int(self.limits["max_scored_tokens"])
+            self.word_indices = tuple(kind.word_indices for kind in kinds)
+        except _DAMAGES as error:
             reason = str(error).strip().partition("\n")[0]
             raise InputError(f"{path}: not a whole export of kformer ({reason})") from error
-        self.word_indices = tuple(kind.word_indices for kind in kinds)
 
 
 def _positional(signature, *names: str):

@@ -1,6 +1,7 @@
 """Translate text with a trained model: `python -m kformer.translate RUN [FILE]`."""
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import queue
@@ -8,11 +9,11 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from itertools import count, islice, zip_longest
+from itertools import islice, repeat, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kformer.command_line import run_command
+from kformer.command_line import leave, run_command
 from kformer.errors import InputError
 from kformer.lines import open_text, read_lines
 from kformer.quiet import import_tensorflow
@@ -33,7 +34,8 @@ _CHUNK = 512
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command line; returns its exit status."""
-    return run_command(lambda: _run(_parser().parse_args(arguments)))
+    options = _parser().parse_intermixed_args(arguments)
+    return run_command(lambda: _run(options))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -89,16 +91,18 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(options: argparse.Namespace) -> int:
     check_search_options(options)
+    if options.score is not None and options.prefix is not None:
+        raise InputError("--score scores what is there, --prefix begins what is new: give one")
     if options.with_attention and not options.json:
         raise InputError("--with-attention is a matrix for each translation: add --json")
     name = options.file or "standard input"
-    with open_text(options.file) as stream:
-        beside = _beside(options.score or options.prefix)
+    beside_name = options.prefix if options.score is None else options.score
+    with open_text(options.file) as stream, _beside(beside_name) as beside:
         # Not before the files are known to be there: loading takes seconds.
         import_tensorflow()
         translator = _translator(options)
         progress = _Progress(options.file)
-        lines = _aligned(read_lines(stream, name), beside, name, options.score or options.prefix)
+        lines = _aligned(read_lines(stream, name), beside, name, beside_name)
         done = 0
         # A sample depends on what is drawn together, which must not be left to chance.
         chunks = _chunks(lines) if options.file or options.sample else _as_they_come(lines)
@@ -141,11 +145,11 @@ def _output(translator, options, chunk, name, done) -> Iterator[str]:
 
     texts, beside = map(list, zip(*chunk, strict=True))
     try:
-        if options.score:
+        if options.score is not None:
             for text, score in zip(texts, translator.score(texts, beside), strict=True):
                 yield _score_json(text, score) if options.json else _score_line(score)
             return
-        prefixes = beside if options.prefix else None
+        prefixes = None if options.prefix is None else beside
         found = translator.translate_nbest(
             texts,
             prefixes,
@@ -203,11 +207,14 @@ def _json(content: dict) -> str:
     return json.dumps(content, ensure_ascii=False)
 
 
-def _beside(file: str | None) -> Iterator[str]:
+@contextlib.contextmanager
+def _beside(file: str | None) -> Iterator[Iterator[str]]:
     """The lines of the file that goes along with the text; without one, blank lines."""
     if file is None:
-        return ("" for _ in count())
-    return read_lines(open_text(file), file)
+        yield repeat("")
+        return
+    with open_text(file) as stream:
+        yield read_lines(stream, file)
 
 
 def _aligned(
@@ -267,9 +274,10 @@ class _Progress:
     """A line on standard error, if a person is looking there and not at the translations."""
 
     def __init__(self, file: str | None):
-        self._shown = sys.stderr.isatty() and not sys.stdout.isatty()
+        self._shown = bool(sys.stderr) and sys.stderr.isatty() and not sys.stdout.isatty()
         self._total = None
-        if self._shown and file is not None:
+        # A pipe could not be read again.
+        if self._shown and file is not None and Path(file).is_file():
             with Path(file).open("rb") as stream:
                 self._total = sum(1 for _ in stream)
         self._began = time.perf_counter()
@@ -287,4 +295,4 @@ class _Progress:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

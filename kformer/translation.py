@@ -1,8 +1,6 @@
 """What a translator gives back."""
 
-import functools
 import math
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -72,6 +70,9 @@ class TargetScore:
 BLANK = Hypothesis("", [], [], 0.0, 0.0, True)
 """The one translation of a blank text."""
 
+NOTHING = Hypothesis("", [], [], 0.0, 0.0, False)
+"""Where the limits leave room for no translation."""
+
 
 def join_parts(spaces: Sequence[str], parts: Sequence[list[Hypothesis]]) -> Translation:
     """The translation of a text from those of its parts; the n-th is made of each part's n-th."""
@@ -84,7 +85,15 @@ def join_parts(spaces: Sequence[str], parts: Sequence[list[Hypothesis]]) -> Tran
             hypothesis.text + ("\n" if "\n" in space else " " if space else "")
             for hypothesis, space in zip(chosen, spaces, strict=True)
         )
-        alignments = [hypothesis.alignment for hypothesis in chosen if hypothesis.alignment]
+        alignment, apart = None, True
+        for hypothesis, space in zip(chosen, spaces, strict=True):
+            if hypothesis.alignment:
+                alignment = (
+                    alignment.followed_by(hypothesis.alignment, apart)
+                    if alignment
+                    else hypothesis.alignment
+                )
+            apart = bool(space)
         whole.append(
             Hypothesis(
                 text,
@@ -93,7 +102,7 @@ def join_parts(spaces: Sequence[str], parts: Sequence[list[Hypothesis]]) -> Tran
                 math.fsum(hypothesis.log_probability for hypothesis in chosen),
                 math.fsum(hypothesis.score for hypothesis in chosen),
                 all(hypothesis.ended for hypothesis in chosen),
-                functools.reduce(operator.add, alignments) if alignments else None,
+                alignment,
             )
         )
     return Translation(whole, len(parts))

@@ -17,7 +17,7 @@ from kformer.run_folder import RunFolder
 from kformer.saved_graph import SavedGraph
 from kformer.search import NONE
 from kformer.text import RESERVED_PIECES, Part, split_long
-from kformer.translation import BLANK, Hypothesis, TargetScore, Translation, join_parts
+from kformer.translation import BLANK, NOTHING, Hypothesis, TargetScore, Translation, join_parts
 
 _END = RESERVED_PIECES[END_ID]
 
@@ -152,10 +152,12 @@ class Translator:
         parts = self._split(texts)
         bounds = np.cumsum([0, *map(len, parts)])
         flat = [part for of_text in parts for part in of_text]
-        # A prefix begins the first part of its text.
+        # A prefix begins the first part of its text that is not blank.
         begins = [""] * len(flat)
-        for first, prefix in zip(bounds, prefixes, strict=False):
-            begins[first] = prefix
+        for first, of_text, prefix in zip(bounds, parts, prefixes, strict=False):
+            there = [number for number, part in enumerate(of_text) if part.text.strip()]
+            if there:
+                begins[first + there[0]] = prefix
         sources = [part.text for part in flat]
         found = self._search(sources, begins)
         if with_alignments:
@@ -240,25 +242,30 @@ class Translator:
             )
             arrays = {name: tensor.numpy() for name, tensor in output.items()}
             for number, row in enumerate(rows):
-                found[row] = list(_hypotheses({name: of[number] for name, of in arrays.items()}))
+                of_row = {name: of[number] for name, of in arrays.items()}
+                found[row] = list(_hypotheses(of_row)) or [NOTHING]
         return found
 
     def _aligned(
         self, sources: Sequence[str], found: Sequence[list[Hypothesis]]
     ) -> list[list[Hypothesis]]:
-        """The same hypotheses with alignments, but for those of blank texts."""
+        """The same hypotheses, with alignments where they have any."""
         pairs = [
             (source, hypothesis.text)
             for source, hypotheses in zip(sources, found, strict=True)
             for hypothesis in hypotheses
-            if hypothesis is not BLANK
         ]
-        alignments = iter(self.align(*zip(*pairs, strict=True)) if pairs else [])
+        lengths = self._count_target([text for _, text in pairs])
+        # Blank, or cut at the last of learned positions: with an end it would not fit.
+        fitting = (lengths > 0) & (lengths <= self.graph.max_scored_tokens)
+        chosen = [pair for pair, fits in zip(pairs, fitting, strict=True) if fits]
+        alignments = iter(self.align(*zip(*chosen, strict=True)) if chosen else [])
+        fits = iter(fitting)
         return [
             [
-                hypothesis
-                if hypothesis is BLANK
-                else dataclasses.replace(hypothesis, alignment=next(alignments))
+                dataclasses.replace(hypothesis, alignment=next(alignments))
+                if next(fits)
+                else hypothesis
                 for hypothesis in hypotheses
             ]
             for hypotheses in found

@@ -1,5 +1,6 @@
 """Beam search: several hypotheses side by side, the best of them kept at every step."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -76,9 +77,12 @@ class Beam(Search):
                 '`length_penalty_form` must be "gnmt" or "power". '
                 f"Received: {self.length_penalty_form!r}"
             )
-        if self.coverage_penalty < 0:
+        if not math.isfinite(self.length_penalty):
+            raise ValueError(f"`length_penalty` must be finite. Received: {self.length_penalty}")
+        if not 0 <= self.coverage_penalty < math.inf:
             raise ValueError(
-                f"`coverage_penalty` must not be negative. Received: {self.coverage_penalty}"
+                "`coverage_penalty` must be at least 0 and finite. "
+                f"Received: {self.coverage_penalty}"
             )
 
     @property

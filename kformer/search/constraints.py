@@ -34,9 +34,14 @@ class Constraints:
         for name in ("min_length", "no_repeat_ngram_size"):
             if getattr(self, name) < 0:
                 raise ValueError(f"`{name}` must not be negative. Received: {getattr(self, name)}")
-        if not self.repetition_penalty > 0:
+        if self.no_repeat_ngram_size > 100:
             raise ValueError(
-                f"`repetition_penalty` must be above 0. Received: {self.repetition_penalty}"
+                f"`no_repeat_ngram_size` must be at most 100. Received: {self.no_repeat_ngram_size}"
+            )
+        if not 1e-3 <= self.repetition_penalty <= 1e3:
+            raise ValueError(
+                "`repetition_penalty` must be from 0.001 to 1000. "
+                f"Received: {self.repetition_penalty}"
             )
 
     def scores(self, logits, tokens, time, prefixes):

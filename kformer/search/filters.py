@@ -24,7 +24,9 @@ def keep_top_p(scores, p: float):
     ordered = tf.gather(tf.nn.softmax(scores), order, batch_dims=1)
     before = tf.cumsum(ordered, axis=1, exclusive=True)
     place = tf.argsort(order, axis=1)
-    return tf.where(tf.gather(before < p, place, batch_dims=1), scores, NONE)
+    # The likeliest always stays, however small p is.
+    kept = before < max(p, 1e-30)
+    return tf.where(tf.gather(kept, place, batch_dims=1), scores, NONE)
 
 
 def keep_min_p(scores, p: float):

@@ -1,5 +1,6 @@
 """Searches that follow paths once chosen: greedy, and sampling."""
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -8,7 +9,7 @@ import tensorflow as tf
 
 from kformer.ids import END_ID, PAD_ID
 from kformer.search.filters import keep_min_p, keep_top_k, keep_top_p
-from kformer.search.protocol import SearchResult
+from kformer.search.protocol import NONE, SearchResult
 from kformer.search.search import Search
 
 
@@ -121,8 +122,9 @@ class Sample(PathSearch):
     def __post_init__(self):
         for name, valid, rule in (
             ("n", self.n >= 1, "at least 1"),
-            ("temperature", self.temperature > 0, "above 0"),
-            ("top_k", self.top_k >= 0, "at least 0"),
+            ("temperature", 0 < self.temperature < math.inf, "above 0 and finite"),
+            ("top_k", 0 <= self.top_k < 2**31, "from 0 to 2**31 - 1"),
+            ("seed", 0 <= self.seed < 2**31, "from 0 to 2**31 - 1"),
             ("top_p", 0 < self.top_p <= 1, "above 0 and at most 1"),
             ("min_p", 0 <= self.min_p <= 1, "from 0 to 1"),
         ):
@@ -140,7 +142,9 @@ class Sample(PathSearch):
         return tf.transpose(drawn, [1, 2, 0])
 
     def _choose(self, scores, chances):
-        scores /= self.temperature
+        best = tf.reduce_max(scores, axis=1, keepdims=True)
+        # A high temperature must not bring near what must not be chosen.
+        scores = tf.where(scores > NONE / 10, (scores - best) / self.temperature, NONE)
         if self.top_k:
             scores = keep_top_k(scores, self.top_k)
         if self.top_p < 1:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 # After the mark that ends a sentence, quotes and brackets that close with it, and the space;
 # Chinese and Japanese write no space.
-_SENTENCE_END = re.compile(r"[.!?…]+[\"'”’»)\]]*\s+|[。！？]+[”’」』）]*\s*")
+_SENTENCE_END = re.compile(r"[.!?…]++[\"'”’»)\]]*+\s++|[。！？]++[”’」』）]*+\s*+")
 _SPACE = re.compile(r"\s+")
 
 

@@ -39,7 +39,10 @@ class Model:
         self.versions.append(version)
         if signature == "lengths":
             return "OK", {"tokens": [len(text) for text in texts]}
-        return "OK", {"translation": [text.upper() for text in texts]}
+        return "OK", {
+            "translation": [text.upper() for text in texts],
+            "truncated": [len(text) > 500 for text in texts],
+        }
 
 
 @pytest.fixture
@@ -123,7 +126,7 @@ def run(tmp_path, capsysbinary, monkeypatch):
 
 def test_lines_come_back_translated_in_order(run, server, model):
     status, out, err = run(f"{server}/upper", "--batch-size=3", "--version=4")
-    assert (status, err) == (0, "")
+    assert (status, err) == (0, "line 4: cut at a limit of the model\n")
     assert out == "".join(f"{text.upper()}\n" for text in TEXTS)
     assert model.batches == [3, 1] and model.versions == [4, 4]
 
@@ -161,6 +164,26 @@ def test_no_server_at_all_is_named(run, scheme):
 def test_another_kind_of_url_is_refused_with_an_example(run, url):
     status, _, err = run(url)
     assert status == 2 and "http://HOST:8501/MODEL" in err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--retries=-1"], "--retries must not be negative"),
+        (["--timeout=0"], "--timeout must be above 0"),
+        (["--timeout=nan"], "--timeout must be above 0"),
+        (["--version=99999999999999999999"], "--version must be from 0"),
+    ],
+)
+def test_options_out_of_range_are_named(run, server, options, message):
+    status, _, err = run(f"{server}/upper", *options)
+    assert status == 2 and message in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("url", ["http://localhost:99999/m", "http://[::1/m"])
+def test_a_url_that_cannot_be_is_named(run, url):
+    status, _, err = run(url, "--retries=0")
+    assert status == 2 and err.startswith("error: http") and err.count("\n") == 1
 
 
 def test_bad_input_is_named_by_its_line(run, rest):

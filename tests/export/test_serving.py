@@ -1,5 +1,6 @@
 """The files beside a SavedModel, read back as a server reads them."""
 
+import pytest
 import tensorflow as tf
 import yaml
 from google.protobuf import text_format
@@ -21,7 +22,7 @@ def test_the_models_config_is_one_that_a_server_reads(exported):
 
 def test_the_compose_file_starts_a_server_with_the_files_beside_it(exported):
     base = exported["subwords", "greedy"]
-    service = yaml.safe_load((base / "compose.yaml").read_text())["services"]["run"]
+    service = yaml.safe_load((base / "compose.yaml").read_text())["services"]["serving"]
     assert service["image"].startswith("tensorflow/serving:2.2")
     (volume,) = service["volumes"]
     mounted = volume.split(":")[1]
@@ -29,6 +30,19 @@ def test_the_compose_file_starts_a_server_with_the_files_beside_it(exported):
     assert len(files) == 3
     for file in files:
         assert (base / file.removeprefix(f"{mounted}/")).is_file()
+
+
+@pytest.mark.parametrize(
+    ("name", "served"), [("a: b", "a-b"), ('a"b', "a-b"), ("Größe 2", "Gr-e-2"), ("...", "model")]
+)
+def test_names_are_made_such_as_servers_take(tmp_path, name, served):
+    write_server_files(tmp_path, name)
+    config = text_format.Parse(
+        (tmp_path / "models.config").read_text(), model_server_config_pb2.ModelServerConfig()
+    )
+    assert config.model_config_list.config[0].name == served
+    services = yaml.safe_load((tmp_path / "compose.yaml").read_text())["services"]
+    assert services["serving"]["volumes"] == [f".:/models/{served}:ro"]
 
 
 def test_files_that_somebody_changed_stay(tmp_path):

@@ -38,9 +38,16 @@ def test_a_side_without_words_has_no_links():
 def test_parts_put_together_keep_their_links_and_see_nothing_of_each_other():
     one = alignment([[0.1, 0.9, 0.0], [0.8, 0.2, 0.0]], [0, 1, NO_WORD], [0, 1])
     other = alignment([[0.7, 0.3]], [0, NO_WORD], [0])
-    whole = one + other
+    whole = one.followed_by(other, apart=True)
     assert whole.links == [(1, 0), (0, 1), (2, 2)]
     assert whole.source_tokens == ["s0", "s1", "s2", "s0", "s1"]
     np.testing.assert_array_equal(whole.weights[:2, 3:], 0)
     np.testing.assert_array_equal(whole.weights[2:, :3], 0)
     np.testing.assert_allclose(whole.weights.sum(axis=1), 1, atol=1e-6)
+
+
+def test_a_word_cut_in_two_stays_one():
+    one = alignment([[0.2, 0.8]], [0, 1], [0])
+    other = alignment([[0.9, 0.1], [0.3, 0.7]], [0, 1], [0, 1])
+    whole = one.followed_by(other, apart=False)
+    assert (whole.source_words, whole.target_words) == ([0, 1, 1, 2], [0, 0, 1])

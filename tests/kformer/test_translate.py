@@ -1,5 +1,7 @@
+import functools
 import io
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -246,6 +248,32 @@ def test_a_prefix_too_long_is_named_by_its_line(main, run, file, tmp_path, monke
     path = file(b"one\n\ntwo\nthree\n")
     text = error_of(main(run, path, "--prefix", prefixes, "--max-length=4"), out=None)
     assert text.startswith(f"error: {path}, line 4: 5 tokens")
+
+
+@pytest.mark.parametrize("ending", ["interrupt", "reader gone"])
+def test_a_translation_of_lines_still_to_come_ends_at_once(run, ending):
+    listen = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kformer.translate", run], cwd=ROOT, stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=listen,
+    )  # fmt: skip
+    process.stdin.write(b"one\n")
+    process.stdin.flush()
+    assert process.stdout.readline().endswith(b"\n")
+    if ending == "interrupt":
+        process.send_signal(signal.SIGINT)
+    else:
+        process.stdout.close()
+        process.stdin.write(b"two\n")
+        process.stdin.flush()
+    assert process.wait(30) == (130 if ending == "interrupt" else 141)
+    assert b"Traceback" not in process.stderr.read()
+    process.stdin.close()
+
+
+def test_options_may_stand_before_the_file(main, run, file, expected):
+    assert main("--max-batch-sentences", "2", run, file(CONTENT)) == (0, expected, "")
+    assert main(run, "--max-batch-sentences", "2", file(CONTENT)) == (0, expected, "")
 
 
 def test_lines_that_come_slowly_are_answered_at_once(run):

@@ -145,8 +145,10 @@ def test_wrong_arguments_are_named_with_what_was_received(call, message, build):
     ("options", "message"),
     [
         (dict(max_length=0), "max_length must be at least 1. Received: 0"),
-        (dict(max_source_tokens=0), "max_source_tokens must be at least 1. Received: 0"),
-        (dict(length_margin=-1), "length_margin must not be negative. Received: -1"),
+        (dict(max_source_tokens=4), "max_source_tokens must be at least 5. Received: 4"),
+        (dict(length_factor=float("nan")), "length_factor must not be negative, nor huge"),
+        (dict(length_margin=2**31), "length_margin must not be negative, nor huge"),
+        (dict(length_margin=-1), "length_margin must not be negative, nor huge. Received: -1"),
         (dict(batches=dict(max_batch_tokens=0)), "max_batch_tokens must be at least 1"),
         (dict(batches=dict(max_batch_sentences=0)), "max_batch_sentences must be at least 1"),
         (dict(attention=AttentionFrom(2)), "2 decoder layers.*layer 2"),
@@ -389,3 +391,26 @@ def test_results_are_plain_data(build):
     (translation,) = build().translate_nbest(texts_of(3))
     fields = dataclasses.asdict(translation)["hypotheses"][0]
     assert {type(value) for value in fields.values()} <= {str, list, float, bool, type(None)}
+
+
+def test_where_there_is_room_for_no_token_there_is_an_empty_translation(build):
+    for search in (Greedy(), Beam()):
+        (translation,) = build(search, length_factor=0, length_margin=0).translate_nbest(["aa"])
+        assert translation.text == "" and not translation.hypotheses[0].ended
+
+
+def test_a_prefix_waits_for_the_first_line_with_text(build):
+    (text,) = build().translate(["\n \naa bb"], ["dd ee"])
+    assert text.startswith("\n\ndd ee")
+
+
+def test_a_translation_that_fills_all_learned_positions_has_no_alignment(build):
+    translator = build(model=LEARNED, bias={END_ID: -1e9})
+    (translation,) = translator.translate_nbest(texts_of(3), with_alignments=True)
+    assert len(translation.hypotheses[0].tokens) == 12
+    assert translation.hypotheses[0].alignment is None
+
+
+def test_a_pair_too_long_to_score_is_named(build):
+    with pytest.raises(InputError, match="^pair 2: 5000 tokens on a side.* reads 4096"):
+        build().score(["aa", "bb"], ["aa", " ".join(texts_of(5000))])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kformer.search import Sample
+from kformer.search import Constraints, Sample
 from kformer.search.filters import keep_min_p, keep_top_k, keep_top_p
 from tests.kformer.search.references import HashModel
 
@@ -110,3 +110,19 @@ def test_a_low_temperature_is_greedy_and_a_single_token_is_always_drawn():
     sharp = Sample(temperature=1e-4)(model, model.encode(texts), [8] * 30).tokens
     one = Sample(top_k=1, seed=9)(model, model.encode(texts), [8] * 30).tokens
     np.testing.assert_array_equal(sharp, one)
+
+
+@pytest.mark.parametrize("temperature", [1e-30, 1e9, 1e30])
+def test_no_temperature_draws_what_is_forbidden(temperature):
+    model = HashModel()
+    search = Sample(n=200, temperature=temperature, constraints=Constraints(forbidden_tokens=(5,)))
+    result = search(model, model.encode([1]), [6], [[4, 6]])
+    assert set(result.tokens[0, :, :2].numpy().ravel().tolist()) == {4, 6}
+    drawn = result.tokens[0, :, 2:].numpy()
+    assert not set(drawn.ravel().tolist()) & {1, 2, 5}
+
+
+def test_the_likeliest_token_is_left_by_every_filter():
+    scores = tf.constant(rows())
+    for kept_of in (keep_top_p(scores, 1e-50), keep_top_k(scores, 1), keep_min_p(scores, 1.0)):
+        assert kept(kept_of) == [{best} for best in scores.numpy().argmax(axis=1)]

@@ -68,3 +68,7 @@ def test_parts_fit_as_real_tokenizers_count(tokenizer):
     assert "".join(part.text + part.space for part in parts) == text
     # Few parts: neighbours that fit together are together.
     assert len(parts) < 2 * int(count([text])[0]) / 25
+
+
+def test_a_line_of_a_hundred_thousand_dots_is_cut_at_once():
+    assert len(texts_of("." * 100_000, 50_000, count_characters)) == 2
