@@ -270,7 +270,7 @@ def test_tensorboard_reads_every_figure_and_the_samples(run, model):
     scores = scored(missed=["source 0"])
     samples = Samples(scores, run, 2)
     log = set_up(TensorBoardLog(run, samples), model)
-    for update in (20, 40):
+    for update in (25, 45):
         after_round(scores)
         after_round(samples)
         after_round(log, update=update, loss=update / 10)
@@ -287,8 +287,8 @@ def test_tensorboard_reads_every_figure_and_the_samples(run, model):
     assert set(events.Tags()["tensors"]) == {*tags, "samples"}
     for tag, name in tags.items():
         points = [(e.step, tf.make_ndarray(e.tensor_proto).item()) for e in events.Tensors(tag)]
-        values = [2.0, 4.0] if name == "loss" else [LOGS[name]] * 2
-        assert points == [(20, pytest.approx(values[0])), (40, pytest.approx(values[1]))]
+        values = [2.5, 4.5] if name == "loss" else [LOGS[name]] * 2
+        assert points == [(25, pytest.approx(values[0])), (45, pytest.approx(values[1]))]
     text = tf.make_ndarray(events.Tensors("samples")[-1].tensor_proto).item().decode()
     assert text.split("\n") == [
         "| source | translation | reference |",
@@ -307,6 +307,34 @@ def test_a_bar_in_a_sample_does_not_break_the_table(run, model):
     events.Reload()
     text = tf.make_ndarray(events.Tensors("samples")[0].tensor_proto).item().decode()
     assert text.split("\n")[2] == "| a\\|b | c | d\\| |"
+
+
+def test_between_rounds_the_curves_have_a_point_every_twenty_updates(run, model, clock_at):
+    samples = SimpleNamespace(latest=[])
+    model.token_loss = SimpleNamespace(total=0.0, count=0.0)
+    log = set_up(TensorBoardLog(run, samples), model)
+    clock_at(100)
+    log.on_epoch_begin(0)
+    for update in range(1, 46):
+        # Ten tokens an update; a loss of 4 a token, of 2 from the twentieth on; half a second.
+        model.optimizer = SimpleNamespace(iterations=update, learning_rate=update / 1000)
+        model.token_loss.count += 10
+        model.token_loss.total += 10 * (4 if update <= 20 else 2)
+        clock_at(100 + update / 2)
+        log.on_train_batch_end(update)
+    after_round(log, update=45)
+    log.on_train_end()
+    events = EventAccumulator(str(run.logs))
+    events.Reload()
+
+    def points(tag):
+        return [(e.step, tf.make_ndarray(e.tensor_proto).item()) for e in events.Tensors(tag)]
+
+    assert points("train/loss") == [(20, 4), (40, 2), (45, LOGS["loss"])]
+    assert [step for step, _ in points("optimizer/learning_rate")] == [20, 40, 45]
+    assert points("optimizer/learning_rate")[1][1] == pytest.approx(0.04)
+    assert points("speed/tokens_per_second")[:2] == [(20, 20), (40, 20)]
+    assert [step for step, _ in points("train/perplexity")] == [45]
 
 
 def test_progress_marks_the_rounds_that_are_the_best_so_far(run, model, capsys):
