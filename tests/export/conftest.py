@@ -40,16 +40,28 @@ SEARCHES = {
 
 @pytest.fixture(scope="session")
 def exported(tmp_path_factory, runs):
-    """Folders of versions by tokenizer and search, each with a version 1."""
-    folders = {}
-    for (kind, search), options in SEARCHES.items():
-        base = folders[kind, search] = tmp_path_factory.mktemp("export") / kind
-        assert main([str(runs[kind].path), "--out", str(base), *options]) == 0
-    return folders
+    """Folders of versions by tokenizer and search, each with a version 1, made when asked for."""
+
+    class Exported(dict):
+        def __missing__(self, case):
+            kind, _ = case
+            base = self[case] = tmp_path_factory.mktemp("export") / kind
+            assert main([str(runs[kind].path), "--out", str(base), *SEARCHES[case]]) == 0
+            return base
+
+    return Exported()
 
 
 # Not longer than a module: seeding anywhere frees every SentencePiece tokenizer alive.
-@pytest.fixture(scope="module", params=SEARCHES, ids=str)
+@pytest.fixture(
+    scope="module",
+    params=[
+        ("subwords", "greedy"),
+        ("words", "beam"),
+        pytest.param(("subwords", "beam"), marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
 def case(request):
     return request.param
 

@@ -60,8 +60,8 @@ def test_no_texts_give_no_translations(signatures):
 
 
 def test_the_description_says_what_was_exported_and_of_what(exported):
-    content = json.loads((exported["subwords", "beam"] / "1" / "kformer.json").read_text())
-    assert content["search"]["kind"] == "Beam" and content["search"]["length_penalty"] == 0.6
+    content = json.loads((exported["words", "beam"] / "1" / "kformer.json").read_text())
+    assert content["search"]["kind"] == "Beam" and content["search"]["size"] == 2
     assert content["limits"]["max_source_tokens"] == 128
     assert content["corpus_fingerprint"] == "abc" and content["precision"] == "float32"
     assert set(content["versions"]) == {"kformer", "tensorflow", "keras", "tensorflow-text"}

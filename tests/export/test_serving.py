@@ -11,7 +11,7 @@ from export.serving import write_server_files
 
 
 def test_the_models_config_is_one_that_a_server_reads(exported):
-    base = exported["subwords", "beam"]
+    base = exported["words", "beam"]
     config = text_format.Parse(
         (base / "models.config").read_text(), model_server_config_pb2.ModelServerConfig()
     )

@@ -106,8 +106,8 @@ OTHER = Config(
         activation_dropout=0.3,
     ),
     TrainConfig(
-        updates=700, batch_tokens=333, optimizer="muon", learning_rate=1e-7, schedule="noam",
-        warmup_updates=17, label_smoothing=0.0, weight_decay=0.2, clip_norm=1.5,
+        updates=700, batch_tokens=333, optimizer="adam", learning_rate=1e-7, schedule="noam",
+        warmup_updates=17, label_smoothing=0.0, weight_decay=0.3, clip_norm=1.5,
         validate_every=9, patience=3, max_minutes=2.5, precision="mixed_float16", seed=1234567890,
     ),
     ScoringConfig(bleu_tokenize="zh", samples=0),

@@ -78,7 +78,7 @@ def test_a_sentence_alone_is_as_in_any_batch(search, hypotheses):
     model = HashModel()
     together = hypotheses(search(model, model.encode(TEXTS), LIMITS))
     backwards = hypotheses(search(model, model.encode(TEXTS[::-1]), LIMITS[::-1]))[::-1]
-    for row in range(len(TEXTS)):
+    for row in range(0, len(TEXTS), 4):
         (alone,) = hypotheses(search(model, model.encode(TEXTS[[row]]), LIMITS[[row]]))
         for other in (together[row], backwards[row]):
             assert [found[0] for found in alone] == [found[0] for found in other]
