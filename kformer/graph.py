@@ -12,7 +12,7 @@ from kformer.models.base import SequenceModel
 from kformer.search import Greedy, Search
 from kformer.text import Tokenizers
 
-# Named as the arguments: without names a SavedModel would hold every function twice.
+# Named as the arguments: an export takes its inputs by these names.
 _TEXT, _PREFIX, _SOURCE, _TARGET = (
     tf.TensorSpec([None], tf.string, name) for name in ("text", "prefix", "source", "target")
 )
@@ -125,9 +125,7 @@ class TranslationGraph(tf.Module):
                 at `max_source_tokens`.
         """
         found = self.translate_nbest(text)
-        return {name: found[name][:, 0] for name in ("translation", "score")} | {
-            "truncated": found["truncated"][:, 0]
-        }
+        return {name: found[name][:, 0] for name in ("translation", "score", "truncated")}
 
     @tf.function(input_signature=[_TEXT])
     def translate_nbest(self, text):

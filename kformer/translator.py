@@ -15,7 +15,7 @@ from kformer.graph import TranslationGraph
 from kformer.ids import END_ID
 from kformer.run_folder import RunFolder
 from kformer.saved_graph import SavedGraph
-from kformer.search import NONE
+from kformer.search import REAL
 from kformer.text import RESERVED_PIECES, Part, split_long
 from kformer.translation import BLANK, NOTHING, Hypothesis, TargetScore, Translation, join_parts
 
@@ -148,7 +148,8 @@ class Translator:
         prefixes = [""] * len(texts) if prefixes is None else _strings("prefixes", prefixes)
         if len(prefixes) != len(texts):
             raise InputError(f"{len(prefixes)} prefixes for {len(texts)} texts")
-        self._check_prefixes(prefixes)
+        if any(prefixes):
+            self._check_prefixes(prefixes)
         parts = self._split(texts)
         bounds = np.cumsum([0, *map(len, parts)])
         flat = [part for of_text in parts for part in of_text]
@@ -177,8 +178,9 @@ class Translator:
         Raises:
             InputError: the numbers differ, or a side has more tokens than learned positions.
         """
-        results = [None] * self._check_pairs(sources, targets)
-        for rows, output in self._pairs(self.graph.score, sources, targets):
+        lengths = self._pair_lengths(sources, targets)
+        results = [None] * len(lengths)
+        for rows, output in self._pairs(self.graph.score, sources, targets, lengths):
             for number, row in enumerate(rows):
                 tokens = _texts(output["tokens"][number])
                 total = float(output["log_probability"][number])
@@ -200,9 +202,10 @@ class Translator:
         Raises:
             InputError: the numbers differ, or a side has more tokens than learned positions.
         """
-        results = [None] * self._check_pairs(sources, targets)
+        lengths = self._pair_lengths(sources, targets)
+        results = [None] * len(lengths)
         of_source, of_target = self.graph.word_indices
-        for rows, output in self._pairs(self.graph.attention, sources, targets):
+        for rows, output in self._pairs(self.graph.attention, sources, targets, lengths):
             for number, row in enumerate(rows):
                 source = _texts(output["source_tokens"][number])
                 target = _texts(output["target_tokens"][number])
@@ -271,15 +274,15 @@ class Translator:
             for hypotheses in found
         ]
 
-    def _pairs(self, score: Callable, sources, targets) -> Iterator:
+    def _pairs(self, score: Callable, sources, targets, lengths: np.ndarray) -> Iterator:
         """Row numbers of a batch of pairs, and what the graph's function gives for them."""
-        lengths = np.maximum(self._count(sources), self._count_target(targets)) + 1
-        for rows in self._batches(lengths, width=1):
+        # With the end token, so that a pair of blanks is one too.
+        for rows in self._batches(lengths + 1, width=1):
             output = score(_strings_tensor(sources, rows), _strings_tensor(targets, rows))
             yield rows, {name: tensor.numpy() for name, tensor in output.items()}
 
-    def _check_pairs(self, sources: Sequence[str], targets: Sequence[str]) -> int:
-        """The number of pairs, if each fits the model."""
+    def _pair_lengths(self, sources: Sequence[str], targets: Sequence[str]) -> np.ndarray:
+        """Tokens of the longer side of each pair, if all fit the model."""
         sources, targets = _strings("sources", sources), _strings("targets", targets)
         if len(sources) != len(targets):
             raise InputError(f"{len(sources)} sources for {len(targets)} targets")
@@ -291,7 +294,7 @@ class Translator:
                 int(index),
                 f"{lengths[index]} tokens on a side, but the model reads {limit}. Split it.",
             )
-        return len(sources)
+        return lengths
 
     def _check_prefixes(self, prefixes: Sequence[str]) -> None:
         limit = self.graph.max_target_tokens
@@ -328,7 +331,7 @@ def _hypotheses(output: dict[str, np.ndarray]) -> Iterator[Hypothesis]:
     seen = set()
     for index, score in enumerate(output["score"]):
         tokens = _texts(output["tokens"][index])
-        if score <= NONE / 10 or tuple(tokens) in seen:
+        if score <= REAL or tuple(tokens) in seen:
             continue
         seen.add(tuple(tokens))
         yield Hypothesis(

@@ -7,11 +7,8 @@ from typing import Literal, NamedTuple
 import tensorflow as tf
 
 from kformer.ids import END_ID, PAD_ID
-from kformer.search.protocol import NONE, SearchResult
+from kformer.search.protocol import NONE, REAL, SearchResult
 from kformer.search.search import Search
-
-# Sums of log-probabilities are above this; whatever a `NONE` has entered is below.
-_REAL = NONE / 10
 
 
 class Found(NamedTuple):
@@ -113,13 +110,7 @@ class Beam(Search):
 
     def _advance(self, time, logits, attention, carry: Beams):
         batch_size, size, vocab_size = tf.unstack(tf.shape(logits))
-        rows = tf.reshape(logits, [batch_size * size, vocab_size])
-        scores = self.constraints.scores(
-            rows,
-            tf.reshape(carry.tokens, [batch_size * size, tf.shape(carry.tokens)[2]]),
-            time,
-            tf.repeat(carry.prefixes, size, axis=0),
-        )
+        rows, scores = self._scored(time, logits, carry)
         # Each hypothesis can end in one way only: among the 2 * size best continuations there are
         # `size` that go on.
         each = tf.minimum(2 * self.size, vocab_size)
@@ -152,7 +143,7 @@ class Beam(Search):
         best = tf.tile(tf.range(size)[tf.newaxis], [batch_size, 1])
         ended = tokens == END_ID
         last = (time + 1 >= carry.limits)[:, tf.newaxis]
-        finished = (ended | last)[:, :size] & (sums[:, :size] > _REAL)
+        finished = (ended | last)[:, :size] & (sums[:, :size] > REAL)
         final = self._score(
             sums[:, :size], time + 1, tf.gather(coverage, parents[:, :size], batch_dims=1)
         )
@@ -178,11 +169,11 @@ class Beam(Search):
         n = carry.limits if self.length_penalty > 0 else tf.fill([tf.size(best)], time + 1)
         reachable = best / self._penalty(n)
         beaten = carry.found.scores[:, self.n_best - 1] >= reachable
-        return (time < carry.limits) & (best > _REAL) & ~beaten
+        return (time < carry.limits) & (best > REAL) & ~beaten
 
     def _result(self, carry: Beams):
         found = Found(*(part[:, : self.n_best] for part in carry.found))
-        exists = found.scores > _REAL
+        exists = found.scores > REAL
         log_probabilities = tf.where(exists[:, :, tf.newaxis], found.log_probabilities, 0.0)
         return SearchResult(
             tf.where(exists[:, :, tf.newaxis], found.tokens, PAD_ID),

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from kformer.ids import END_ID, PAD_ID
 from kformer.search.filters import keep_min_p, keep_top_k, keep_top_p
-from kformer.search.protocol import NONE, SearchResult
+from kformer.search.protocol import NONE, REAL, SearchResult
 from kformer.search.search import Search
 
 
@@ -48,14 +48,7 @@ class PathSearch(Search):
         )
 
     def _advance(self, time, logits, attention, carry: Paths):
-        batch_size, _, vocab_size = tf.unstack(tf.shape(logits))
-        logits = tf.reshape(logits, [batch_size * self.width, vocab_size])
-        scores = self.constraints.scores(
-            logits,
-            tf.reshape(carry.tokens, [batch_size * self.width, tf.shape(carry.tokens)[2]]),
-            time,
-            tf.repeat(carry.prefixes, self.width, axis=0),
-        )
+        logits, scores = self._scored(time, logits, carry)
         chosen = self._choose(scores, tf.reshape(carry.chances[:, :, time], [-1]))
         gained = tf.gather(logits, chosen, batch_dims=1) - tf.reduce_logsumexp(logits, axis=1)
         running = ~carry.ended & (time < carry.limits)[:, tf.newaxis]
@@ -144,7 +137,7 @@ class Sample(PathSearch):
     def _choose(self, scores, chances):
         best = tf.reduce_max(scores, axis=1, keepdims=True)
         # A high temperature must not bring near what must not be chosen.
-        scores = tf.where(scores > NONE / 10, (scores - best) / self.temperature, NONE)
+        scores = tf.where(scores > REAL, (scores - best) / self.temperature, NONE)
         if self.top_k:
             scores = keep_top_k(scores, self.top_k)
         if self.top_p < 1:

@@ -49,3 +49,6 @@ class SearchResult(NamedTuple):
 
 # Lower than any sum of log-probabilities, and far from where sums of it would overflow.
 NONE = -1e9
+
+# Sums of log-probabilities are above this; whatever a `NONE` has entered is below.
+REAL = NONE / 10

@@ -148,6 +148,17 @@ class Search(abc.ABC):
         )
         return _trimmed(results)
 
+    def _scored(self, time, logits, carry):
+        """Logits as (batch * width, vocab_size), and the scores to choose the next token by.
+
+        `carry` has `tokens` (batch, width, length) and `prefixes` (batch, any).
+        """
+        batch_size, width, vocab_size = tf.unstack(tf.shape(logits))
+        rows = tf.reshape(logits, [batch_size * width, vocab_size])
+        tokens = tf.reshape(carry.tokens, [batch_size * width, tf.shape(carry.tokens)[2]])
+        prefixes = tf.repeat(carry.prefixes, width, axis=0)
+        return rows, self.constraints.scores(rows, tokens, time, prefixes)
+
     def _grouped(self, tensor):
         """(batch * width, n) as (batch, width, n)."""
         return tf.reshape(tensor, [-1, self.width, tf.shape(tensor)[1]])
