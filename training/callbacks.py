@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from kformer.run_folder import RunFolder
 from kformer.translator import Translator
-from training.data import Pair
+from training.data.rows import Pair
 from training.scoring import score
 
 BEST = "val_bleu"

@@ -15,15 +15,10 @@ from kformer.run_folder import RunFolder
 from kformer.schedules import InverseSqrtSchedule, LinearSchedule, NoamSchedule
 from kformer.text import SentencePieceTokenizer, Tokenizer, Tokenizers, WordTokenizer
 from training.config import Config, ModelConfig, TokenizerConfig
-from training.data import (
-    Corpus,
-    CorpusReport,
-    Pair,
-    Part,
-    TokenStore,
-    build_store,
-    read_pairs,
-)
+from training.data.corpus import CorpusReport, read_pairs
+from training.data.rows import Pair
+from training.data.splits import Corpus, Part
+from training.data.store import TokenStore, build_store
 
 # Validation pairs are not left out for their length; this only bounds a line gone wrong, whose
 # attention weights would fill the memory.

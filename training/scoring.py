@@ -8,7 +8,7 @@ from sacrebleu.metrics import BLEU, CHRF
 from kformer.errors import InputError
 from kformer.run_folder import RunFolder
 from kformer.translator import Translator
-from training.data import read_pairs
+from training.data.corpus import read_pairs
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,8 @@ from training.callbacks import (
     clock,
 )
 from training.config import Config, to_yaml
-from training.data import evaluation_batches, read_pairs, training_batches
+from training.data.batches import evaluation_batches, training_batches
+from training.data.corpus import read_pairs
 from training.precision import resolve_precision
 from training.prepare import PreparedText, build_model, build_optimizer, prepare_text
 from training.scoring import score, score_run

@@ -27,7 +27,7 @@ from training.callbacks import (
     UpdateLimit,
     clock,
 )
-from training.data import Pair
+from training.data.rows import Pair
 from training.scoring import score
 
 PAIRS = [Pair(f"source {i}", f"a b c d e target {i}") for i in range(7)]

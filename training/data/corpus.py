@@ -11,24 +11,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from kformer.errors import InputError
+from training.data.rows import Pair
 
 CORPORA = Path(__file__).resolve().parent.parent / "corpora"
 
 MALFORMED_ROW = "malformed row"
 EMPTY_SIDE = "empty side"
 TOO_LONG = "too long"
-
-
-class Pair(NamedTuple):
-    """One sentence (or any text of one line) and its translation."""
-
-    source: str
-    target: str
 
 
 @dataclass

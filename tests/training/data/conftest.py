@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from training.data import Pair, build_store
+from training.data.rows import Pair
+from training.data.store import build_store
 
 
 class FakeTokenizer:

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from kformer.errors import InputError
 from kformer.text import END_ID, PAD_ID, START_ID
-from training.data import assemble, evaluation_batches, plan_epoch, training_batches
+from training.data.batches import assemble, evaluation_batches, plan_epoch, training_batches
 
 
 def width(lengths, multiple):

@@ -4,7 +4,8 @@ from collections import Counter
 import pytest
 
 from kformer.errors import InputError
-from training.data import CorpusReport, Pair, embedded_corpora, read_pairs, split_pairs
+from training.data.corpus import CorpusReport, embedded_corpora, read_pairs, split_pairs
+from training.data.rows import Pair
 
 PAIRS = [Pair("a house", "ein Haus"), Pair("grün", "„green“"), Pair("x  y ", " z")]
 

@@ -1,6 +1,8 @@
 import pytest
 
-from training.data import Corpus, CorpusReport, Pair, embedded_corpora, read_pairs
+from training.data.corpus import CorpusReport, embedded_corpora, read_pairs
+from training.data.rows import Pair
+from training.data.splits import Corpus
 
 PAIRS = [Pair(f"source {i}", f"target {i}") for i in range(300)]
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from kformer.errors import InputError
-from training.data import Pair, TokenStore, build_store
+from training.data.rows import Pair
+from training.data.store import TokenStore, build_store
 
 PAIRS = [Pair("5 6 7", "8"), Pair("9", "10 1 11 1"), Pair("1", "12 13")]
 
@@ -33,7 +34,7 @@ def test_a_store_opens_in_another_process(tmp_path, tokenizers):
     store = build_store(PAIRS, tokenizers, tmp_path / "store", max_length=9)
     code = """
         import sys
-        from training.data import TokenStore
+        from training.data.store import TokenStore
         store = TokenStore.open(sys.argv[1])
         print(store.meta.fingerprint, [s.tolist() for s in store.pair(1)])
     """
@@ -99,7 +100,8 @@ def test_a_killed_build_leaves_nothing_that_opens(tmp_path):
         import os, signal, sys
         from types import SimpleNamespace
         import tensorflow as tf
-        from training.data import Pair, build_store
+        from training.data.rows import Pair
+        from training.data.store import build_store
         def pairs():
             for _ in range(1000):
                 yield Pair("4 5", "6")
