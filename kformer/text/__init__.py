@@ -1,11 +1,12 @@
 """Text to ids and back, inside the graph; knows no model."""
 
 from kformer.ids import END_ID, PAD_ID, START_ID, UNK_ID
+from kformer.subwords.pieces import RESERVED_PIECES
 from kformer.text.long import Part, split_long
 from kformer.text.normalize import normalize
 from kformer.text.pair import Tokenizers, load_tokenizer
 from kformer.text.sentencepiece import SentencePieceTokenizer
-from kformer.text.tokenizer import RESERVED_PIECES, Tokenizer
+from kformer.text.tokenizer import Tokenizer
 from kformer.text.words import WordTokenizer
 
 __all__ = [

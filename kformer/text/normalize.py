@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from kformer.errors import InputError
+from kformer.normal_form import strings
 
 # RE2's \s is ASCII only. \p{Z} holds NBSP, U+2028 and the other separators; the remaining
 # members of Unicode's White_Space are control characters and are named one by one.
@@ -48,19 +48,10 @@ def normalized_batches(texts: Iterable[str | bytes], size: int = 1024) -> Iterat
     Raises:
         InputError: `texts` is a single string, or holds something that is not a string.
     """
-    if isinstance(texts, str | bytes):
-        raise InputError(
-            f"texts must be an iterable of strings; wrap a single one in a list. "
-            f"Received: {texts[:40]!r}"
-        )
     batch = []
-    for index, text in enumerate(texts):
-        if isinstance(text, str):
-            # A lone surrogate has no UTF-8; pass it on as bytes that `normalize` replaces.
-            text = text.encode("utf-8", "surrogatepass")
-        elif not isinstance(text, bytes):
-            raise InputError(f"texts must hold strings only. Received: {text!r} at index {index}")
-        batch.append(text)
+    for text in strings(texts):
+        # A lone surrogate has no UTF-8; pass it on as bytes that `normalize` replaces.
+        batch.append(text.encode("utf-8", "surrogatepass"))
         if len(batch) == size:
             yield normalize(batch)
             batch = []

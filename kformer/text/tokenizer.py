@@ -12,9 +12,6 @@ from kformer.errors import InputError
 from kformer.ids import END_ID, PAD_ID, START_ID
 from kformer.text.normalize import normalize
 
-RESERVED_PIECES = ("<pad>", "<unk>", "<s>", "</s>")
-"""The names of ids 0 to 3. No text ever tokenizes to one of them except `<unk>`."""
-
 
 class Tokenizer(tf.Module, abc.ABC):
     """Strings to ids and back; every method on tensors works in a `tf.function` and a SavedModel.

@@ -8,8 +8,9 @@ import tensorflow as tf
 
 from kformer.errors import InputError
 from kformer.ids import UNK_ID
+from kformer.subwords.pieces import RESERVED_PIECES
 from kformer.text.normalize import normalized_batches
-from kformer.text.tokenizer import RESERVED_PIECES, Tokenizer
+from kformer.text.tokenizer import Tokenizer
 
 JOINER = "\u0387"
 """Begins a token that follows the one before it without a space: "don't" is `don ·' ·t`.

@@ -19,8 +19,23 @@ SENTENCES = [
     "がぎぐげご カタカナ",
     "👩\u200d👩\u200d👧 and ❤\ufe0f",
     "می\u200cخواهم",
+    "ぱぴぷ ガギ 学校へ行きます。",
+    "co\u00adop שלום\u200f ab\ufeffcd",
     "2024-01-31 <s> </s> <pad> <unk> <0x41> ▁ ⁇",
 ]
+
+
+SUBWORDS = ["unigram", "bpe", "character", "bytes"]
+KINDS = [*SUBWORDS, "words"]
+
+
+def learn(kind, lines, vocab_size=450):
+    """A tokenizer of any kind."""
+    if kind == "words":
+        return WordTokenizer.learn(lines, vocab_size)
+    if kind == "bytes":
+        return SentencePieceTokenizer.of_bytes()
+    return SentencePieceTokenizer.learn(lines, vocab_size, kind, character_coverage=1.0)
 
 
 def corpus() -> list[str]:
@@ -32,16 +47,8 @@ def corpus() -> list[str]:
 @pytest.fixture(scope="session")
 def contents():
     """Kind -> (class, file content)."""
-    lines = corpus()
-    return {
-        "unigram": (SentencePieceTokenizer, _sentencepiece(lines, "unigram")),
-        "bpe": (SentencePieceTokenizer, _sentencepiece(lines, "bpe")),
-        "words": (WordTokenizer, WordTokenizer.learn(lines)._to_bytes()),
-    }
-
-
-def _sentencepiece(lines, model_type):
-    return SentencePieceTokenizer.learn(lines, 450, model_type, character_coverage=1.0)._to_bytes()
+    tokenizers = {kind: learn(kind, corpus()) for kind in KINDS}
+    return {kind: (type(one), one._to_bytes()) for kind, one in tokenizers.items()}
 
 
 @pytest.fixture
@@ -55,11 +62,21 @@ def build(contents):
     return build
 
 
-@pytest.fixture(params=["unigram", "bpe", "words"])
-def tokenizer(request, build):
-    return build(request.param)
+@pytest.fixture(params=KINDS)
+def kind(request):
+    return request.param
 
 
-@pytest.fixture(params=["unigram", "bpe"])
+@pytest.fixture
+def tokenizer(kind, build):
+    return build(kind)
+
+
+@pytest.fixture(name="learn")
+def learn_fixture():
+    return learn
+
+
+@pytest.fixture(params=SUBWORDS)
 def subwords(request, build):
     return build(request.param)

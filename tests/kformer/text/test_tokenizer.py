@@ -8,6 +8,8 @@ import unicodedata
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from kformer.errors import InputError
 from kformer.text import END_ID, PAD_ID, RESERVED_PIECES, START_ID, UNK_ID, Tokenizers, normalize
@@ -19,7 +21,10 @@ KNOWN = [
     "##x",
     "नमस्ते दुनिया",
     "สวัสดีชาวโลก",
-    unicodedata.normalize("NFD", "がぎぐげご"),
+    unicodedata.normalize("NFC", "がぎぐげご ぱぴぷ ガギ"),
+    unicodedata.normalize("NFD", "がぎぐげご ぱぴぷ ガギ"),
+    "学校へ行きます。",
+    "co\u00adop שלום\u200f ab\ufeffcd",
     "👩\u200d👩\u200d👧",
     "❤\ufe0f",
     "می\u200cخواهم",
@@ -28,6 +33,7 @@ KNOWN = [
     "",
     " \n ",
 ]
+ODD = [*KNOWN, "the  cat\u3000 \u2028sat", " ##x  #", "never seen: ŝ̀ \x00\x85"]
 
 
 def texts_of(tensor) -> list[str]:
@@ -41,12 +47,49 @@ def test_known_text_comes_back(tokenizer, text):
     assert texts_of(tokenizer.detokenize(ids)) == texts_of(normalize([text]))
 
 
-@pytest.mark.parametrize("text", ["café naïve", "がぎぐ", "Å Wörter"])
+@pytest.mark.parametrize("text", ["café naïve", "がぎぐ ぱぴぷ", "Å Wörter", "क़ ऩ", "각"])
 def test_composed_and_decomposed_spellings_get_the_same_ids(tokenizer, text):
     composed, decomposed = (unicodedata.normalize(form, text) for form in ("NFC", "NFD"))
     assert composed != decomposed
     first, second = tokenizer.tokenize([composed, decomposed]).to_list()
     assert first == second
+
+
+@pytest.mark.parametrize("text", ["我你爱", "学行校へすま"])
+def test_unseen_text_of_a_script_without_spaces_is_no_unknown_word(tokenizer, text):
+    (ids,) = tokenizer.tokenize([text]).to_list()
+    assert len(ids) >= 3 and UNK_ID not in ids
+    assert texts_of(tokenizer.detokenize([ids])) == [text]
+
+
+@pytest.mark.parametrize("form", ["\u200f", "\u00ad", "\ufeff"])
+def test_invisible_characters_inside_a_word_survive(kind, learn, form):
+    text = f"ab{form}cd {form}ef"
+    tokenizer = learn(kind, [text] * 20)
+    assert texts_of(tokenizer.detokenize(tokenizer.tokenize([text]))) == [text]
+
+
+def test_a_vocabulary_larger_than_the_texts_is_what_they_have(kind, learn):
+    tokenizer = learn(kind, ["the cat sat"] * 20, 30_000)
+    assert tokenizer.vocab_size < 400
+    assert texts_of(tokenizer.detokenize(tokenizer.tokenize(["the cat"]))) == ["the cat"]
+
+
+@settings(
+    deadline=None,
+    max_examples=40,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(st.lists(st.one_of(st.binary(), st.text().map(str.encode)), max_size=4), st.data())
+def test_nothing_makes_it_fail(tokenizer, texts, data):
+    ids = tokenizer.tokenize(tf.constant(texts, tf.string, [len(texts)]))
+    assert ids.dtype == tf.int32 and ids.nrows() == len(texts)
+    assert not np.isin(ids.flat_values, [PAD_ID, START_ID, END_ID]).any()
+    shown = texts_of(tokenizer.detokenize(ids))
+    assert shown == texts_of(normalize(shown))
+    any_ids = data.draw(st.lists(st.integers(0, tokenizer.vocab_size - 1), max_size=9))
+    (generated,) = texts_of(tokenizer.detokenize(tf.constant([any_ids], tf.int32)))
+    assert generated == texts_of(normalize([generated]))[0]
 
 
 @pytest.mark.parametrize("name", [*RESERVED_PIECES, "<0x41>", "<0x0A>"])
@@ -66,13 +109,13 @@ def test_reserved_pieces_come_first(tokenizer):
 def test_reading_stops_at_the_first_end(tokenizer):
     (ids,) = tokenizer.tokenize(["the cat"]).to_list()
     padded = [[START_ID, *ids, END_ID, *ids, END_ID, PAD_ID]]
-    for given in (tf.constant(padded), tf.ragged.constant(padded), np.array(padded, np.int64)):
-        assert texts_of(tokenizer.detokenize(given)) == ["the cat"]
+    for same in (tf.constant(padded), tf.ragged.constant(padded), np.array(padded, np.int64)):
+        assert texts_of(tokenizer.detokenize(same)) == ["the cat"]
 
 
 def test_padding_and_start_never_show(tokenizer):
-    a, b = tokenizer.tokenize(["the", "cat"]).to_list()
-    ids = [[PAD_ID, START_ID, *a, PAD_ID, *b, START_ID, PAD_ID]]
+    (known,) = tokenizer.tokenize(["the cat"]).to_list()
+    ids = [[PAD_ID, START_ID, known[0], PAD_ID, *known[1:], START_ID, PAD_ID]]
     assert texts_of(tokenizer.detokenize(ids)) == ["the cat"]
 
 
@@ -178,14 +221,16 @@ json.dump(result, sys.stdout)
 """
 
 
-def test_a_fresh_process_gives_the_same_ids_from_file_and_from_saved_model(build, tmp_path):
-    kinds = ["unigram", "bpe", "words"]
+def test_a_fresh_process_gives_the_same_ids_from_file_and_from_saved_model(
+    build, contents, tmp_path
+):
+    kinds = list(contents)
     expected = {}
     for kind in kinds:
         tokenizer = build(kind)
         tokenizer.save(tmp_path / "files" / f"{kind}{tokenizer.suffix}")
         tf.saved_model.save(Echo(Tokenizers(tokenizer, tokenizer)), str(tmp_path / kind))
-        ids = tokenizer.tokenize(KNOWN)
+        ids = tokenizer.tokenize(ODD)
         expected[kind] = [
             ids.to_list(),
             ids.to_tensor(PAD_ID).numpy().tolist(),
@@ -193,7 +238,7 @@ def test_a_fresh_process_gives_the_same_ids_from_file_and_from_saved_model(build
         ]
     fresh = subprocess.run(
         [sys.executable, "-c", FRESH],
-        input=json.dumps([KNOWN, kinds, str(tmp_path)]),
+        input=json.dumps([ODD, kinds, str(tmp_path)]),
         env={"PYTHONPATH": ":".join(path for path in sys.path if path)},
         capture_output=True,
         text=True,
@@ -207,8 +252,18 @@ def test_loading_keeps_ids_and_pieces(tokenizer, tmp_path):
     tokenizer.save(path)
     loaded = type(tokenizer).load(path)
     assert loaded.pieces() == tokenizer.pieces()
-    assert loaded.tokenize(KNOWN).to_list() == tokenizer.tokenize(KNOWN).to_list()
+    assert loaded.tokenize(ODD).to_list() == tokenizer.tokenize(ODD).to_list()
     assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_a_vocabulary_written_over_another_is_the_one_that_is_loaded(tokenizer, build, tmp_path):
+    path = tmp_path / f"t{tokenizer.suffix}"
+    others = ["bytes", "bpe"] if tokenizer.suffix == ".model" else ["words"]
+    for written in [*map(build, others), tokenizer]:
+        written.save(path)
+        loaded = type(tokenizer).load(path)
+        assert loaded.pieces() == written.pieces()
+        assert loaded.tokenize(KNOWN).to_list() == written.tokenize(KNOWN).to_list()
 
 
 def test_loading_a_missing_or_damaged_file_names_it(tokenizer, tmp_path):
