@@ -4,7 +4,7 @@ An epoch is planned from the lengths alone, before any token is read. A run ther
 the exact batch, and several workers that compute the same plan can take disjoint shares of it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 
 import numpy as np
@@ -12,129 +12,14 @@ import tensorflow as tf
 
 from kformer.errors import InputError
 from kformer.ids import END_ID, PAD_ID, START_ID
+from training.data.plan import Plan, plan_epoch, plan_evaluation
+from training.data.shapes import Shape, round_up
 from training.data.store import TokenStore
-
-# With 8, sentences of 16 tokens would be padded by a sixth; with 4, by a twelfth.
-WIDTH_MULTIPLE = 4
 
 Batch = tuple[tuple[np.ndarray, np.ndarray], np.ndarray]
 
-# How far, in positions, source lengths may be off order in an epoch: enough for the batches of
-# two epochs to mix differently, too little to pad noticeably more.
-_NOISE = 2.0
-
 _IDS = tf.TensorSpec((None, None), tf.int32)
 _SPEC = ((_IDS, _IDS), _IDS)
-
-
-def plan_epoch(
-    source_lengths: np.ndarray,
-    target_lengths: np.ndarray,
-    *,
-    max_tokens: int,
-    seed: int,
-    epoch: int,
-    width_multiple: int = WIDTH_MULTIPLE,
-) -> list[np.ndarray]:
-    """Divide the pairs into the batches of one epoch, every pair in exactly one.
-
-    Pairs of like length are put together, then filled into batches while the padded size
-    `rows * max(source width, target width)` stays within `max_tokens`; a pair that is longer
-    alone is a batch alone. Widths are the longest length rounded up to `width_multiple`, so that
-    few shapes occur. Pairs are mixed anew and batches come in a new order each epoch.
-
-    Args:
-        source_lengths, target_lengths: Positions each pair takes, (pairs,), as a store gives them.
-        max_tokens: Padded positions of a batch, for one side.
-        seed: Seed of the run.
-        epoch: Number of the epoch, from 0.
-        width_multiple: Widths are multiples of this.
-
-    Returns:
-        For each batch the indices of its pairs, int64 (rows,).
-
-    Raises:
-        InputError: If there are no pairs, or an argument is out of range.
-    """
-    if seed < 0 or epoch < 0:
-        raise InputError(f"seed and epoch must not be negative. Received: {seed}, {epoch}")
-    rng = np.random.default_rng((seed, epoch))
-    noise = rng.uniform(0.0, _NOISE, len(source_lengths))
-    plan = _plan(source_lengths, target_lengths, noise, max_tokens, width_multiple)
-    return [plan[i] for i in rng.permutation(len(plan))]
-
-
-def _plan(
-    source_lengths: np.ndarray,
-    target_lengths: np.ndarray,
-    noise: np.ndarray | float,
-    max_tokens: int,
-    width_multiple: int,
-) -> list[np.ndarray]:
-    """Batches in order of length, shortest targets first."""
-    if len(source_lengths) == 0:
-        raise InputError("no pairs to make batches of")
-    for name, value in (("max_tokens", max_tokens), ("width_multiple", width_multiple)):
-        if value < 1:
-            raise InputError(f"{name} must be at least 1. Received: {value}")
-    source_widths = _round_up(source_lengths, width_multiple)
-    target_widths = _round_up(target_lengths, width_multiple)
-    # Targets of one width pad alike, so within it sources are in order. They rise in one width
-    # and fall in the next: a batch that spans two widths then has sources of like length.
-    rising = np.where(target_widths // width_multiple % 2, 1, -1)
-    order = np.lexsort((rising * (source_lengths + noise), target_widths))
-    widths = np.maximum(source_widths, target_widths)[order]
-    plan, start = [], 0
-    while start < len(order):
-        # No more rows than this can fit, as the width only grows with further rows.
-        window = widths[start : start + max(1, max_tokens // int(widths[start]))]
-        sizes = np.maximum.accumulate(window) * np.arange(1, len(window) + 1)
-        rows = max(1, int(np.searchsorted(sizes, max_tokens, side="right")))
-        plan.append(order[start : start + rows])
-        start += rows
-    return plan
-
-
-def _round_up(lengths: np.ndarray, multiple: int) -> np.ndarray:
-    return -(-lengths // multiple) * multiple
-
-
-def assemble(store: TokenStore, indices: np.ndarray, width_multiple: int = WIDTH_MULTIPLE) -> Batch:
-    """Gather pairs into padded arrays, a row a pair.
-
-    Returns:
-        `((source_ids, target_input_ids), labels)`, int32. `source_ids` (rows, source width) are
-        the source tokens and END; `target_input_ids` (rows, target width) are START and the
-        target tokens; `labels` (rows, target width) are the target tokens and END. The rest is
-        PAD; widths are multiples of `width_multiple`.
-    """
-    source, source_lengths = _gather(
-        store.source_tokens, store.source_offsets, indices, width_multiple
-    )
-    labels, target_lengths = _gather(
-        store.target_tokens, store.target_offsets, indices, width_multiple
-    )
-    # The last column is still padding, as the width has room for one more than the tokens.
-    target_input = np.roll(labels, 1, axis=1)
-    target_input[:, 0] = START_ID
-    rows = np.arange(len(indices))
-    source[rows, source_lengths] = END_ID
-    labels[rows, target_lengths] = END_ID
-    return (source, target_input), labels
-
-
-def _gather(
-    tokens: np.ndarray, offsets: np.ndarray, indices: np.ndarray, multiple: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens padded to int32 (rows, width) with room for one more, and how many (rows,)."""
-    starts = offsets[indices]
-    lengths = offsets[indices + 1] - starts
-    ids = np.full((len(indices), _round_up(lengths.max() + 1, multiple)), PAD_ID, np.int32)
-    # Row by row, the place of each token in the flat array: its row's start, then one by one.
-    before = np.cumsum(lengths) - lengths
-    places = np.repeat(starts - before, lengths) + np.arange(lengths.sum())
-    ids[np.arange(ids.shape[1]) < lengths[:, None]] = tokens[places]
-    return ids, lengths
 
 
 def training_batches(
@@ -142,16 +27,20 @@ def training_batches(
     *,
     max_tokens: int,
     seed: int,
+    corpus_pairs: Sequence[int] | None = None,
+    weights: Sequence[float] | None = None,
+    shapes: Sequence[Shape] | None = None,
     start_update: int = 0,
-    width_multiple: int = WIDTH_MULTIPLE,
 ) -> tf.data.Dataset:
     """The endless stream of batches of epochs 0, 1, 2, ..., from batch `start_update` on.
 
     Made for `model.fit(..., steps_per_epoch=N)`. Iterating again starts at `start_update` again.
 
     Args:
-        store: The pairs.
-        max_tokens, seed, width_multiple: See `plan_epoch`.
+        store: The pairs. Epoch e is of the tokens of `store.epoch(e)`, as many pairs in the same
+            order each time.
+        max_tokens, seed, corpus_pairs, weights, shapes: See `plan_epoch`. For epochs whose
+            lengths differ, shapes must hold the longest that may come: `choose_shapes(longest=)`.
         start_update: How many batches of the stream were used before.
 
     Returns:
@@ -163,47 +52,100 @@ def training_batches(
     if start_update < 0:
         raise InputError(f"start_update must not be negative. Received: {start_update}")
 
-    def plan(epoch: int) -> list[np.ndarray]:
+    def plan(pairs: TokenStore, epoch: int) -> Plan:
         return plan_epoch(
-            store.source_lengths,
-            store.target_lengths,
+            pairs.source_lengths,
+            pairs.target_lengths,
             max_tokens=max_tokens,
             seed=seed,
             epoch=epoch,
-            width_multiple=width_multiple,
+            corpus_pairs=corpus_pairs,
+            weights=weights,
+            shapes=shapes,
         )
 
-    plan(0)  # A wrong argument is told here, not from inside the pipeline.
+    plan(store.epoch(0), 0)  # A wrong argument is told here, not from inside the pipeline.
 
     def batches() -> Iterator[Batch]:
         skip = start_update
         for epoch in count():
-            batch_indices = plan(epoch)
-            for indices in batch_indices[skip:]:
-                yield assemble(store, indices, width_multiple)
-            skip = max(0, skip - len(batch_indices))
+            pairs = store.epoch(epoch)
+            epoch_plan = plan(pairs, epoch)
+            yield from _assembled(pairs, epoch_plan, skip)
+            skip = max(0, skip - len(epoch_plan))
 
     return _dataset(batches)
 
 
 def evaluation_batches(
-    store: TokenStore, *, max_tokens: int, width_multiple: int = WIDTH_MULTIPLE
+    store: TokenStore, *, max_tokens: int, shapes: Sequence[Shape] | None = None
 ) -> tf.data.Dataset:
     """Every pair once, in order of length, the same each time; its cardinality is known.
 
     Args:
         store: The pairs.
-        max_tokens, width_multiple: See `plan_epoch`.
+        max_tokens, shapes: See `plan_epoch`. With the shapes of the training, all batches of a
+            run are of these shapes: choose them to hold the longest of these pairs too.
 
     Raises:
-        InputError: If an argument is out of range.
+        InputError: If an argument is out of range, or a pair fits no shape.
     """
-    plan = _plan(store.source_lengths, store.target_lengths, 0.0, max_tokens, width_multiple)
+    plan = plan_evaluation(
+        store.source_lengths, store.target_lengths, max_tokens=max_tokens, shapes=shapes
+    )
+    dataset = _dataset(lambda: _assembled(store, plan))
+    return dataset.apply(tf.data.experimental.assert_cardinality(len(plan)))
 
-    def batches() -> Iterator[Batch]:
-        return (assemble(store, indices, width_multiple) for indices in plan)
 
-    return _dataset(batches).apply(tf.data.experimental.assert_cardinality(len(plan)))
+def assemble(store: TokenStore, indices: np.ndarray, shape: Shape | None = None) -> Batch:
+    """Gather pairs into padded arrays, a row a pair.
+
+    Args:
+        store: The pairs.
+        indices: Which of them, (rows,).
+        shape: What to pad to; rows beyond the pairs are all padding. None has a row for each
+            pair, and widths are the longest lengths rounded up to `WIDTH_MULTIPLE`.
+
+    Returns:
+        `((source_ids, target_input_ids), labels)`, int32. `source_ids` (rows, source width) are
+        the source tokens and END; `target_input_ids` (rows, target width) are START and the
+        target tokens; `labels` (rows, target width) are the target tokens and END. The rest is
+        PAD.
+    """
+    rows, source_width, target_width = shape or (len(indices), None, None)
+    source, source_lengths = _gather(
+        store.source_tokens, store.source_offsets, indices, rows, source_width
+    )
+    labels, target_lengths = _gather(
+        store.target_tokens, store.target_offsets, indices, rows, target_width
+    )
+    pairs = np.arange(len(indices))
+    # The last column is still padding, as the width has room for one more than the tokens.
+    target_input = np.roll(labels, 1, axis=1)
+    target_input[pairs, 0] = START_ID
+    source[pairs, source_lengths] = END_ID
+    labels[pairs, target_lengths] = END_ID
+    return (source, target_input), labels
+
+
+def _gather(
+    tokens: np.ndarray, offsets: np.ndarray, indices: np.ndarray, rows: int, width: int | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens padded to int32 (rows, width) with room for one more, and how many (pairs,)."""
+    starts = offsets[indices]
+    lengths = offsets[indices + 1] - starts
+    ids = np.full((rows, width or round_up(lengths.max() + 1)), PAD_ID, np.int32)
+    # Row by row, the place of each token in the flat array: its row's start, then one by one.
+    before = np.cumsum(lengths) - lengths
+    places = np.repeat(starts - before, lengths) + np.arange(lengths.sum())
+    filled = ids[: len(indices)]
+    filled[np.arange(ids.shape[1]) < lengths[:, None]] = tokens[places]
+    return ids, lengths
+
+
+def _assembled(store: TokenStore, plan: Plan, skip: int = 0) -> Iterator[Batch]:
+    for i in range(skip, len(plan)):
+        yield assemble(store, plan[i], plan.shape(i))
 
 
 def _dataset(batches: Callable[[], Iterator[Batch]]) -> tf.data.Dataset:
