@@ -104,7 +104,7 @@ def write_savedmodel(
 
 def describe(run: RunFolder, graph: TranslationGraph, precision: str) -> dict[str, Any]:
     """What an export is and where it comes from, for `kformer.json`."""
-    meta = json.loads((run.data / "train" / "meta.json").read_text("utf-8"))
+    meta = json.loads(run.tokens_meta.read_text("utf-8"))
     packages = ("tensorflow", "keras", "tensorflow-text")
     return {
         "versions": {"kformer": kformer.__version__}

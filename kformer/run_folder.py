@@ -20,7 +20,7 @@ class RunFolder:
         tokenizer/               the vocabularies
         best/model.keras         the model of the best validation so far
         checkpoints/last.keras   the model and its optimizer at the last validation
-        data/                    the corpus: token ids, and the validation and test text
+        data/                    the validation and test text, and what was made of the corpus
         logs/                    TensorBoard's event files
         metrics.jsonl            one line of figures each validation
         samples.txt              translations of a few validation sentences, each validation
@@ -37,6 +37,8 @@ class RunFolder:
         self.best_model = self.path / "best" / "model.keras"
         self.last_model = self.path / "checkpoints" / "last.keras"
         self.data = self.path / "data"
+        self.corpus_report = self.data / "report.json"
+        self.tokens_meta = self.data / "tokens.json"
         self.logs = self.path / "logs"
         self.metrics = self.path / "metrics.jsonl"
         self.samples = self.path / "samples.txt"

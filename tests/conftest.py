@@ -38,8 +38,15 @@ def save_run():
         run.data.mkdir(exist_ok=True)
         for part, lines in (texts or {}).items():
             run.text(part).write_text("".join(f"{line}\t{line}\n" for line in lines), "utf-8")
-        (run.data / "train").mkdir(exist_ok=True)
-        (run.data / "train" / "meta.json").write_text('{"fingerprint": "abc"}')
+        run.tokens_meta.write_text('{"fingerprint": "abc"}')
         return run
 
     return save_run
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_home(tmp_path_factory):
+    """Corpora are prepared once for all tests, and nothing of it stays."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield

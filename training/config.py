@@ -7,7 +7,8 @@ import re
 import textwrap
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from types import NoneType
+from typing import Any, Literal, get_args, get_type_hints
 
 import docstring_parser
 import jsonargparse
@@ -25,35 +26,101 @@ class DataConfig:
     """The parallel text.
 
     Args:
-        train: Training pairs: FILE.tsv with source TAB target, or SOURCE,TARGET as two files of
-            one line a pair (each may end in .gz), or the name of an embedded corpus.
+        train: Training pairs, or a list of several corpora. Each is a file of pairs (.tsv: source
+            TAB target; .jsonl, .tmx, .po), SOURCE,TARGET as two files of one line a pair,
+            hf:NAME:SPLIT of Hugging Face, or the name of an embedded corpus. Files may end in
+            .gz, .xz or .zst; names may hold * and ?.
         valid: Validation pairs, given likewise. Null: those of the embedded corpus, or else cut
             from train by the hash of the source.
         test: Test pairs, given likewise. Null: as for valid.
+        weights: How many times an epoch sees the pairs of each corpus of train; 0.5 is half of
+            them, others each epoch. Null: once each.
+        source_key: What names the source where a format names the sides: a key of JSON lines or
+            of Hugging Face rows (dots go down: translation.en), a language of TMX. Null: "source";
+            in TMX the language that the file calls its source.
+        target_key: Likewise. Null: "target"; in TMX the other language, if there are two.
         max_length: Most tokens a side of a training pair may have; longer pairs are left out.
+        strict: Refuse rows that are malformed or have an empty side, by file and line, instead of
+            leaving them out.
+        static_shapes: Pad batches to at most 8 shapes, for XLA. Costs padding.
+        cache: Folder for what is made of a corpus once: its cleaned text, vocabularies and token
+            ids. Null: kformer in the user's cache folder.
     """
 
-    train: str = "libreoffice-help.en-de"
-    valid: str | None = None
-    test: str | None = None
+    train: str | list[str] = "libreoffice-help.en-de"
+    valid: str | list[str] | None = None
+    test: str | list[str] | None = None
+    weights: list[float] | None = None
+    source_key: str | None = None
+    target_key: str | None = None
     max_length: int = 100
+    strict: bool = False
+    static_shapes: bool = False
+    cache: str | None = None
+
+
+@dataclass(frozen=True)
+class CleaningConfig:
+    """What is left out of the training pairs, each time counted and shown with examples.
+
+    Args:
+        max_characters: Most characters of a side. Null: any number; data.max_length counts tokens.
+        max_length_ratio: How many times as long as the other a side may be, in characters. Null:
+            any.
+        identical: Leave out pairs whose sides are the same: text that was not translated.
+        duplicates: What of a repetition is left out: pair (a pair that came before), source (any
+            further translation of a source) or none.
+        max_symbols: Largest share of punctuation, symbols and digits in a side, spaces not
+            counted. Null: any.
+        source_script: Script of the source, by its name in Unicode, or a list: Latin, Cyrillic,
+            Arabic, Devanagari, [Han, Hiragana, Katakana]. Null: any.
+        target_script: Script of the target, likewise.
+        min_script: Smallest share of a side's letters in its script, where one is set.
+        numbers: Leave out pairs whose sides hold different numbers.
+        placeholders: Leave out pairs whose sides hold different placeholders or markup: {name},
+            %s, %1, <b>, &amp;.
+        held_out: Leave out pairs whose source occurs in given validation or test text.
+    """
+
+    max_characters: int | None = 5000
+    max_length_ratio: float | None = 9.0
+    identical: bool = True
+    duplicates: Literal["none", "pair", "source"] = "pair"
+    max_symbols: float | None = 0.5
+    source_script: str | list[str] | None = None
+    target_script: str | list[str] | None = None
+    min_script: float = 0.5
+    numbers: bool = False
+    placeholders: bool = False
+    held_out: bool = True
 
 
 @dataclass(frozen=True)
 class TokenizerConfig:
-    """The vocabulary, learned from the training pairs.
+    """The vocabulary, learned from the training pairs. Letters keep their case.
 
     Args:
-        kind: unigram or bpe (subwords by SentencePiece; no text is ever unknown), or word.
+        kind: unigram or bpe (subwords by SentencePiece), character, byte (of UTF-8), or word. No
+            text is unknown to any but word. Characters and bytes want a higher data.max_length.
         vocab_size: Most pieces, reserved ones included; no more are made than the text supports.
+            Bytes take 260.
         joint: One vocabulary for both languages, or one each.
         min_frequency: Words seen less often are unknown (kind word only).
+        sample: Most lines it is learned from, drawn at random; memory grows with them.
+        sampling: Split the training text another way each epoch (subword regularisation). For bpe
+            the share of merges left out, such as 0.1; for unigram the inverse temperature, such as
+            0.2: the lower, the more varied. Null: the likeliest way, always.
+        file: Use this vocabulary and learn none: any SentencePiece .model, or what a run has in
+            tokenizer/; SOURCE,TARGET for one each.
     """
 
-    kind: Literal["unigram", "bpe", "word"] = "unigram"
+    kind: Literal["unigram", "bpe", "character", "byte", "word"] = "unigram"
     vocab_size: int = 4000
     joint: bool = True
     min_frequency: int = 2
+    sample: int = 500_000
+    sampling: float | None = None
+    file: str | None = None
 
 
 @dataclass(frozen=True)
@@ -120,6 +187,8 @@ class TrainConfig:
             start. Null: never.
         precision: float32, mixed_bfloat16, mixed_float16, or auto: bfloat16 where the hardware
             multiplies it faster (AMX or AVX512-BF16 CPUs, Ampere or newer GPUs).
+        jit_compile: Compile training steps with XLA, once for each shape of batch: faster on many
+            GPUs, slower on CPUs. Needs data.static_shapes.
         seed: Seed of weights, batches and dropout.
     """
 
@@ -136,6 +205,7 @@ class TrainConfig:
     patience: int | None = None
     max_minutes: float | None = None
     precision: Literal["auto", "float32", "mixed_bfloat16", "mixed_float16"] = "auto"
+    jit_compile: bool = False
     seed: int = 1
 
 
@@ -157,6 +227,7 @@ class Config:
     """A whole run."""
 
     data: DataConfig = field(default_factory=DataConfig)
+    cleaning: CleaningConfig = field(default_factory=CleaningConfig)
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
@@ -235,7 +306,16 @@ def explain(error: Exception) -> str:
     """One line for what jsonargparse says in several."""
     message = re.sub(r"\s+", " ", str(error)).strip()
     message = re.sub(r'^Parser key "([^"]+)": ', r"\1: ", message)
-    return re.sub(r"<class '(\w+)'>", r"\1", message).replace("typing.", "")
+    message = re.sub(
+        r"Does not validate against any .* Errors: - (.*) Given value type: .* Given value: (.*)$",
+        lambda found: f"{found[1].replace(' - Expected', ' or')}. Got value: {found[2]}",
+        message,
+    )
+    return (
+        re.sub(r"<class '(\w+)'>", r"\1", message)
+        .replace("typing.", "")
+        .replace("a NoneType", "null")
+    )
 
 
 def load_config(path: Path) -> Config:
@@ -256,9 +336,11 @@ def check(config: Config) -> Config:
     """
     for name in SECTIONS:
         _refuse_null(name, vars(getattr(config, name)))
-    data, tokenizer, model, train = config.data, config.tokenizer, config.model, config.train
+    data, cleaning, tokenizer = config.data, config.cleaning, config.tokenizer
+    model, train = config.model, config.train
     for section, key in (
-        (data, "max_length"), (tokenizer, "vocab_size"), (tokenizer, "min_frequency"),
+        (data, "max_length"), (cleaning, "max_characters"), (cleaning, "max_length_ratio"),
+        (tokenizer, "vocab_size"), (tokenizer, "min_frequency"), (tokenizer, "sample"),
         (model, "d_model"), (model, "num_heads"), (model, "d_ff"), (model, "num_encoder_layers"),
         (model, "num_decoder_layers"), (train, "updates"), (train, "batch_tokens"),
         (train, "warmup_updates"), (train, "validate_every"), (train, "patience"),
@@ -275,14 +357,28 @@ def check(config: Config) -> Config:
             raise InputError(
                 f"{_name(section)}.{key} must be at least 0 and below 1. Received: {value}"
             )
-    for key in ("learning_rate", "clip_norm", "max_minutes"):
-        value = getattr(train, key)
+    for section, key in (
+        (train, "learning_rate"), (train, "clip_norm"), (train, "max_minutes"),
+        (tokenizer, "sampling"),
+    ):  # fmt: skip
+        value = getattr(section, key)
         if value is not None and not value > 0:
-            raise InputError(f"train.{key} must be above 0. Received: {value}")
+            raise InputError(f"{_name(section)}.{key} must be above 0. Received: {value}")
+    for key in ("max_symbols", "min_script"):
+        value = getattr(cleaning, key)
+        if value is not None and not 0 <= value <= 1:
+            raise InputError(f"cleaning.{key} must be from 0 to 1. Received: {value}")
+    _check_corpora(data)
+    _check_sampling(tokenizer)
+    _check_files(tokenizer)
     for section, key in ((train, "seed"), (config.scoring, "samples")):
         value = getattr(section, key)
         if value < 0:
             raise InputError(f"{_name(section)}.{key} must not be negative. Received: {value}")
+    if train.jit_compile and not data.static_shapes:
+        raise InputError(
+            "train.jit_compile needs data.static_shapes: each shape of batch is compiled anew"
+        )
     if tokenizer.vocab_size >= 2**31:
         raise InputError(
             f"tokenizer.vocab_size must be below 2**31. Received: {tokenizer.vocab_size}"
@@ -316,10 +412,52 @@ def check(config: Config) -> Config:
     return config
 
 
+def _check_corpora(data: DataConfig) -> None:
+    for key in ("train", "valid", "test"):
+        corpora = getattr(data, key)
+        if corpora is not None and not all([corpora, *corpora]):
+            raise InputError(f"data.{key} must name a corpus. Received: {corpora!r}")
+        if isinstance(corpora, list) and len(set(corpora)) < len(corpora):
+            raise InputError(
+                f"data.{key} must name each corpus once (data.weights repeats them). "
+                f"Received: {corpora}"
+            )
+    if data.weights is None:
+        return
+    corpora = [data.train] if isinstance(data.train, str) else data.train
+    if len(data.weights) != len(corpora):
+        raise InputError(
+            "data.weights must hold a number for each corpus of data.train. "
+            f"Received: {len(data.weights)} for {len(corpora)}"
+        )
+    if not all(0 < weight < math.inf for weight in data.weights):
+        raise InputError(f"data.weights must be above 0. Received: {data.weights}")
+
+
+def _check_files(tokenizer: TokenizerConfig) -> None:
+    if tokenizer.file is not None and tokenizer.joint != ("," not in tokenizer.file):
+        raise InputError(
+            "tokenizer.file must name one file, or SOURCE,TARGET with tokenizer.joint false. "
+            f"Received: {tokenizer.file!r} and {str(tokenizer.joint).lower()}"
+        )
+
+
+def _check_sampling(tokenizer: TokenizerConfig) -> None:
+    if tokenizer.sampling is None:
+        return
+    if tokenizer.file is None and tokenizer.kind not in ("unigram", "bpe"):
+        raise InputError(
+            f"tokenizer.sampling needs tokenizer.kind unigram or bpe. Received: {tokenizer.kind}"
+        )
+    if tokenizer.sampling > 1:
+        raise InputError(f"tokenizer.sampling must be at most 1. Received: {tokenizer.sampling}")
+
+
 def _refuse_null(section: str, keys: dict[str, Any], where: str = "") -> None:
-    """Null is for keys whose default it is."""
+    """Null is for keys whose type has it."""
+    types = get_type_hints(SECTIONS[section])
     for key, value in keys.items():
-        if value is None and getattr(SECTIONS[section], key) is not None:
+        if value is None and NoneType not in get_args(types[key]):
             raise InputError(f"{where}{section}.{key} must not be null")
 
 
@@ -332,9 +470,12 @@ def to_yaml(config: Config) -> str:
         lines += [f"# {documented.short_description}", f"{section}:"]
         for key, value in dataclasses.asdict(getattr(config, section)).items():
             lines += [f"  # {line}" for line in textwrap.wrap(meanings[key], 92)]
-            lines.append(
-                f"  {yaml.safe_dump({key: value}, allow_unicode=True, width=math.inf).strip()}"
+            # Lists on one line, too.
+            flow = None if isinstance(value, list) else False
+            entry = yaml.safe_dump(
+                {key: value}, allow_unicode=True, width=math.inf, default_flow_style=flow
             )
+            lines.append(f"  {entry.strip()}")
         lines.append("")
     return "\n".join(lines)
 

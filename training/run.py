@@ -8,10 +8,13 @@ from pathlib import Path
 import jsonargparse
 
 from kformer.command_line import run_command
-from kformer.errors import InputError
 from kformer.quiet import import_tensorflow
 from training.command_line import parse_config
 from training.config import DEFAULT_PRESET, to_yaml
+from training.data.prepare import prepare_text
+from training.data.summary import summary
+from training.folders import check_folder
+from training.scoring import score
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -44,15 +47,16 @@ def _run(arguments: list[str], began: float) -> int:
         return 0
     stamped = f"{Path(parsed.config).stem}-{datetime.now():%Y%m%d-%H%M%S}"
     folder = Path(parsed.run or Path("runs") / stamped)
-    if folder.exists() and not parsed.overwrite:
-        raise InputError(f"{folder}: exists. Name another with --run, or replace it: --overwrite")
-    if folder.exists() and not (folder / "config.yaml").is_file():
-        raise InputError(f"{folder}: not a run folder, so it is not replaced. Name another: --run")
-    # Loads TensorFlow, which takes seconds: not before the command line is known to be right.
+    check_folder(folder, "--run", parsed.overwrite, mark="config.yaml")
+    # A tokenizer that is not installed should be told now, not after the first round.
+    score(["a"], ["a"], config.scoring.bleu_tokenize)
+    prepared = prepare_text(config)
+    print(summary(config, prepared), flush=True)
+    # Loads TensorFlow, which takes seconds and memory: not before the text is known to be right.
     import_tensorflow()
     from training.session import train
 
-    return train(config, folder, parsed.overwrite, began)
+    return train(config, prepared, folder, parsed.overwrite, began)
 
 
 if __name__ == "__main__":

@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sacrebleu.metrics import BLEU, CHRF
 
 from kformer.errors import InputError
-from kformer.run_folder import RunFolder
-from kformer.translator import Translator
 from training.data.corpus import read_pairs
+
+if TYPE_CHECKING:
+    from kformer.run_folder import RunFolder
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def score(
 
 
 def score_run(
-    run: RunFolder, bleu_tokenize: str = "13a", data: str | None = None
+    run: "RunFolder", bleu_tokenize: str = "13a", data: str | None = None
 ) -> tuple[list[str], Scores]:
     """Translates a run's test text with its best model, and scores that.
 
@@ -81,7 +83,10 @@ def score_run(
     Raises:
         InputError: the folder is incomplete or the text cannot be read.
     """
-    pairs = list(read_pairs(run.text("test") if data is None else data))
-    translator = Translator.from_run(run.path)
-    translations = translator.translate([pair.source for pair in pairs])
-    return translations, score(translations, [pair.target for pair in pairs], bleu_tokenize)
+    # Scores alone are had without TensorFlow.
+    from kformer.translator import Translator
+
+    pairs = run.pairs("test") if data is None else read_pairs(data)
+    sources, references = zip(*pairs, strict=True)
+    translations = Translator.from_run(run.path).translate(sources)
+    return translations, score(translations, references, bleu_tokenize)

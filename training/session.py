@@ -1,16 +1,14 @@
 """One training run from configuration to final score."""
 
-import contextlib
 import json
 import math
 import os
 import resource
-import secrets
 import shutil
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 import keras
@@ -22,7 +20,9 @@ from kformer.losses import MaskedCrossEntropy
 from kformer.metrics import Perplexity, TokenAccuracy
 from kformer.models.base import SequenceModel
 from kformer.run_folder import RunFolder
+from kformer.text import Tokenizers
 from kformer.translator import Translator
+from training.build import build_model, build_optimizer
 from training.callbacks import (
     BEST,
     Checkpoints,
@@ -38,51 +38,57 @@ from training.callbacks import (
 )
 from training.config import Config, to_yaml
 from training.data.batches import evaluation_batches, training_batches
-from training.data.corpus import read_pairs
+from training.data.encoding import load_encoders
+from training.data.prepare import PreparedText
+from training.data.rows import Pair
+from training.data.sampling import SampledStore
+from training.data.shapes import Shape, choose_shapes
+from training.folders import making_folder
 from training.precision import resolve_precision
-from training.prepare import PreparedText, build_model, build_optimizer, prepare_text
-from training.scoring import score, score_run
+from training.scoring import score_run
 
 
-def train(config: Config, folder: Path, overwrite: bool, began: float) -> int:
-    """Makes a run folder: prepares the text, trains, and scores the best model on the test.
+def train(
+    config: Config, prepared: PreparedText, folder: Path, overwrite: bool, began: float
+) -> int:
+    """Makes a run folder: trains, and scores the best model on the test.
 
     Args:
         config: what to train.
+        prepared: the text, made with this configuration.
         folder: the run folder to make.
-        overwrite: whether to replace one that exists, once all of the new run is prepared.
+        overwrite: whether to replace one that exists, once all of the new run is there.
         began: when the run started, by `time.perf_counter`.
 
     Returns:
         Exit status: 0, or 130 if interrupted.
 
     Raises:
-        InputError: the corpus cannot be used, and nothing is left behind; or training diverged.
+        InputError: the run folder cannot be made, and nothing is left behind; or training
+            diverged.
     """
-    # A tokenizer that is not installed should be told now, not after the first round.
-    score(["a"], ["a"], config.scoring.bleu_tokenize)
     # Seeding frees every tokenizer alive, so it comes before the first is made.
     keras.utils.set_random_seed(config.train.seed)
     run = RunFolder(folder)
     dtype = resolve_precision(config.train.precision)
     config = replace(config, train=replace(config.train, precision=dtype))
-    with _making(run, overwrite) as partial:
-        prepared = prepare_text(config, partial)
-        partial.config.write_text(to_yaml(config), "utf-8")
-        model = build_model(config.model, prepared.tokenizers, dtype)
+    with making_folder(folder, overwrite) as made:
+        new = RunFolder(made)
+        _take_over(prepared, new)
+        new.config.write_text(to_yaml(config), "utf-8")
+        tokenizers = new.load_tokenizers()
+        model = build_model(config.model, tokenizers, dtype)
         model.compile(
             build_optimizer(config, dtype),
             MaskedCrossEntropy(config.train.label_smoothing),
             metrics=[TokenAccuracy(), Perplexity()],
-            # Every width of batch would be compiled anew.
-            jit_compile=False,
+            jit_compile=config.train.jit_compile,
         )
-        _show_text(config, prepared)
         print(f"model       {model.count_params():,} parameters, {dtype}")
         print(f"device      {_device()}")
         print(f"run folder  {folder}, tensorboard --logdir {run.logs}\n", flush=True)
     throughput = Throughput()
-    interrupted = _fit(config, run, model, prepared, throughput, began)
+    interrupted = _fit(config, run, model, tokenizers, prepared, throughput, began)
     print(
         f"\ntrained     {int(model.optimizer.iterations):,} updates, "
         f"{throughput.average:,.0f} target tokens/s, peak memory {_peak_gigabytes():.1f} GB"
@@ -105,6 +111,7 @@ def _fit(
     config: Config,
     run: RunFolder,
     model: SequenceModel,
+    tokenizers: Tokenizers,
     prepared: PreparedText,
     throughput: Throughput,
     began: float,
@@ -113,20 +120,35 @@ def _fit(
     settings = config.train
     checkpoints = Checkpoints(run)
     checkpoints.set_model(model)
+    shapes = _shapes(config, prepared) if config.data.static_shapes else None
+    sampled = config.tokenizer.sampling is not None
+    train = _sampled(config, prepared, run) if sampled else prepared.train
     try:
         history = model.fit(
-            training_batches(prepared.train, max_tokens=settings.batch_tokens, seed=settings.seed),
-            validation_data=evaluation_batches(prepared.valid, max_tokens=settings.batch_tokens),
+            training_batches(
+                train,
+                max_tokens=settings.batch_tokens,
+                seed=settings.seed,
+                corpus_pairs=prepared.train.meta.corpus_pairs,
+                weights=config.data.weights,
+                shapes=shapes,
+            ),
+            validation_data=evaluation_batches(
+                prepared.valid, max_tokens=settings.batch_tokens, shapes=shapes
+            ),
             steps_per_epoch=settings.validate_every,
             # `UpdateLimit` ends training; float16 may skip some updates on the way.
             epochs=2 * math.ceil(settings.updates / settings.validate_every),
-            callbacks=_callbacks(config, run, model, prepared, checkpoints, throughput, began),
+            callbacks=_callbacks(config, run, model, tokenizers, checkpoints, throughput, began),
             shuffle=False,
             verbose=0,
         )
     except KeyboardInterrupt:
         checkpoints.save()
         return True
+    finally:
+        if sampled:
+            train.close()
     if not math.isfinite(history.history["loss"][-1]):
         raise InputError(
             f"training diverged: the loss is {history.history['loss'][-1]} after "
@@ -134,6 +156,32 @@ def _fit(
             f"train.clip_norm. {_kept(run)}"
         )
     return False
+
+
+def _shapes(config: Config, prepared: PreparedText) -> tuple[Shape, ...]:
+    """Few shapes that hold every pair of training and of validation."""
+    train, valid = prepared.train, prepared.valid
+    limit = config.data.max_length + 1
+    return choose_shapes(
+        train.source_lengths,
+        train.target_lengths,
+        max_tokens=config.train.batch_tokens,
+        longest=(
+            max(limit, int(valid.source_lengths.max())),
+            max(limit, int(valid.target_lengths.max())),
+        ),
+    )
+
+
+def _sampled(config: Config, prepared: PreparedText, run: RunFolder) -> SampledStore:
+    return SampledStore(
+        partial(prepared.corpus.pairs, "train"),
+        partial(load_encoders, prepared.tokenizer),
+        prepared.train,
+        config.tokenizer.sampling,
+        config.train.seed,
+        run.data / "sampled",
+    )
 
 
 def _kept(run: RunFolder) -> str:
@@ -147,7 +195,7 @@ def _callbacks(
     config: Config,
     run: RunFolder,
     model: SequenceModel,
-    prepared: PreparedText,
+    tokenizers: Tokenizers,
     checkpoints: Checkpoints,
     throughput: Throughput,
     began: float,
@@ -155,8 +203,8 @@ def _callbacks(
     """In order: those that measure, then those that show and keep what was measured."""
     settings = config.train
     scores = TranslationScores(
-        Translator(TranslationGraph(model, prepared.tokenizers)),
-        list(read_pairs(run.text("valid"))),
+        Translator(TranslationGraph(model, tokenizers)),
+        [Pair(*pair) for pair in run.pairs("valid")],
         config.scoring.bleu_tokenize,
     )
     samples = Samples(scores, run, config.scoring.samples)
@@ -172,7 +220,7 @@ def _callbacks(
         MetricsFile(run),
     ]
     if settings.max_minutes is not None:
-        test_sources = [pair.source for pair in read_pairs(run.text("test"))]
+        test_sources = [source for source, _ in run.pairs("test")]
         callbacks.append(TimeLimit(60 * settings.max_minutes, began, scores, test_sources))
     if settings.patience is not None:
         callbacks.append(
@@ -181,27 +229,14 @@ def _callbacks(
     return callbacks
 
 
-def _show_text(config: Config, prepared: PreparedText) -> None:
-    """The corpus and the vocabulary, as counted."""
-    print(f"corpus      {config.data.train}")
-    for part, report in prepared.reports.items():
-        print(f"  {part:9} {report}")
-    for part, store in (("train", prepared.train), ("valid", prepared.valid)):
-        meta = store.meta
-        dropped = "".join(f", {count} {reason}" for reason, count in meta.dropped.items())
-        print(
-            f"  {part:9} {meta.pairs:,} pairs, {meta.source_tokens:,} source and "
-            f"{meta.target_tokens:,} target tokens, unknown "
-            f"{_percent(meta.source_unknown, meta.source_tokens)} and "
-            f"{_percent(meta.target_unknown, meta.target_tokens)}{dropped}"
-        )
-    source, target = prepared.tokenizers
-    sizes = (
-        f"{source.vocab_size:,} joint"
-        if prepared.tokenizers.joint
-        else (f"{source.vocab_size:,} source and {target.vocab_size:,} target")
-    )
-    print(f"vocabulary  {sizes} pieces, {config.tokenizer.kind}")
+def _take_over(prepared: PreparedText, run: RunFolder) -> None:
+    """Copies what a run keeps of its text: all but the training text and its tokens."""
+    shutil.copytree(prepared.tokenizer, run.tokenizer)
+    run.data.mkdir()
+    for part in ("valid", "test"):
+        shutil.copyfile(prepared.corpus.text(part), run.text(part))
+    shutil.copyfile(prepared.corpus.folder / "report.json", run.corpus_report)
+    run.tokens_meta.write_text(json.dumps(asdict(prepared.train.meta)) + "\n", "utf-8")
 
 
 def _peak_gigabytes() -> float:
@@ -217,36 +252,3 @@ def _device() -> str:
         return f"CPU, {os.cpu_count()} cores"
     names = [tf.config.experimental.get_device_details(gpu).get("device_name") for gpu in gpus]
     return f"GPU, {', '.join(str(name) for name in names)}"
-
-
-def _percent(part: int, whole: int) -> str:
-    return f"{100 * part / max(whole, 1):.2f}%"
-
-
-@contextlib.contextmanager
-def _making(run: RunFolder, overwrite: bool) -> Iterator[RunFolder]:
-    """A hidden folder beside the run's, which takes its place, whole, at the end."""
-    path = run.path.resolve()
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
-    missing = [parent for parent in path.parents if not parent.exists()]
-    try:
-        partial.mkdir(parents=True)
-        yield RunFolder(partial)
-        if path.exists() and not overwrite:
-            raise InputError(f"{run.path}: was made by another run meanwhile. Name another: --run")
-        if path.exists():
-            # Renamed first, so that at no moment is a run half there.
-            old = partial.with_suffix(".old")
-            path.rename(old)
-            partial.rename(path)
-            shutil.rmtree(old)
-        else:
-            partial.rename(path)
-    except OSError as error:
-        raise InputError(f"{error.filename or path}: {error.strerror}") from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-        if not path.exists():
-            for parent in missing:
-                with contextlib.suppress(OSError):
-                    parent.rmdir()

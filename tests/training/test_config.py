@@ -13,6 +13,7 @@ from training.config import (
     DEFAULT_PRESET,
     PRESETS,
     SECTIONS,
+    CleaningConfig,
     Config,
     DataConfig,
     ModelConfig,
@@ -97,8 +98,20 @@ def test_every_key_is_explained_where_it_is_defined(section):
 
 # A value of each key that differs from its default.
 OTHER = Config(
-    DataConfig(train="a b.tsv", valid="v: #1.tsv", test="t.tsv", max_length=80),
-    TokenizerConfig(kind="bpe", vocab_size=5000, joint=False, min_frequency=3),
+    DataConfig(
+        train=["a b.tsv", "c*.tsv"], valid="v: #1.tsv", test="t.tsv", weights=[1.0, 0.5],
+        source_key="translation.en", target_key="de", max_length=80, strict=True,
+        static_shapes=True, cache="c d",
+    ),
+    CleaningConfig(
+        max_characters=None, max_length_ratio=3.5, identical=False, duplicates="source",
+        max_symbols=None, source_script="Latin", target_script=["Han", "Hiragana"], min_script=0.7,
+        numbers=True, placeholders=True, held_out=False,
+    ),
+    TokenizerConfig(
+        kind="bpe", vocab_size=5000, joint=False, min_frequency=3, sample=1000, sampling=0.1,
+        file="a.model,b.model",
+    ),
     ModelConfig(
         d_model=96, num_heads=3, d_ff=100, num_encoder_layers=1, num_decoder_layers=2,
         norm="post", activation="gelu", positions="learned", max_length=90, attention_bias=True,
@@ -108,7 +121,8 @@ OTHER = Config(
     TrainConfig(
         updates=700, batch_tokens=333, optimizer="adam", learning_rate=1e-7, schedule="noam",
         warmup_updates=17, label_smoothing=0.0, weight_decay=0.3, clip_norm=1.5,
-        validate_every=9, patience=3, max_minutes=2.5, precision="mixed_float16", seed=1234567890,
+        validate_every=9, patience=3, max_minutes=2.5, precision="mixed_float16", jit_compile=True,
+        seed=1234567890,
     ),
     ScoringConfig(bleu_tokenize="zh", samples=0),
 )  # fmt: skip

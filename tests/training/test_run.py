@@ -139,7 +139,7 @@ def test_the_working_folder_is_no_run_folder(refusal, write):
 
 def test_validation_text_longer_than_the_learned_positions_is_refused(refusal, write):
     spec = write("text.tsv", TSV)
-    write("long.tsv", " ".join(WORDS * 3) + "\tlang\n" + TSV)
+    write("long.tsv", " ".join(WORDS * 3) + "\tlang\n")
     text = refusal(
         "--run=r", f"--data.train={spec}", "--data.valid=long.tsv", "--data.max_length=20",
         "--model.positions=learned", "--model.max_length=21",

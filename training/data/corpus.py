@@ -1,278 +1,327 @@
-"""Parallel text as a stream of pairs, and the split that holds some of them out."""
+"""A corpus read once: cleaned, in three parts, as text files."""
 
-import codecs
-import gzip
-import hashlib
-import os
-import unicodedata
-import zlib
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from itertools import zip_longest
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from itertools import chain
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from kformer.errors import InputError
+from training.config import CleaningConfig, DataConfig
+from training.data.cleaning import Chunk, Cleaned, Cleaner
+from training.data.parallel import in_chunks, in_processes
+from training.data.progress import shown
+from training.data.reading.names import Names
+from training.data.reading.pairs import rows_of
+from training.data.reading.sources import Source, embedded_corpora, resolve
+from training.data.report import EXAMPLES, Example, Report
 from training.data.rows import Pair
+from training.data.seen import SeenHashes
+from training.data.splits import PARTS, Part, Split
 
-CORPORA = Path(__file__).resolve().parent.parent / "corpora"
 
-MALFORMED_ROW = "malformed row"
-EMPTY_SIDE = "empty side"
-TOO_LONG = "too long"
+class Sources(NamedTuple):
+    """Where the parts of a corpus are read from; None: cut from train."""
+
+    train: list[Source]
+    valid: list[Source] | None
+    test: list[Source] | None
 
 
 @dataclass
 class CorpusReport:
-    """What became of the rows that went in: `seen == kept + sum(dropped.values())`.
+    """What cleaning made of a corpus.
 
     Args:
-        kept: Pairs passed on.
-        dropped: Pairs left out, by reason.
-        first: For each reason the number, from 1, of the first row it left out.
-        unit: What `first` counts: lines of a file, or pairs of a stream.
+        pairs: how many pairs each part has.
+        corpora: what became of the rows of each corpus that training text was read from.
+        corpus_pairs: how many training pairs are from each of them, in their order.
+        given: what became of the rows of given validation and test text.
+        in_train: how many of their pairs have a source that training text has too, before
+            cleaning took it out.
+        in_train_examples: some of these sources.
     """
 
-    kept: int = 0
-    dropped: Counter[str] = field(default_factory=Counter)
-    first: dict[str, int] = field(default_factory=dict)
-    unit: str = "line"
+    pairs: dict[Part, int] = field(default_factory=dict)
+    corpora: dict[str, Report] = field(default_factory=dict)
+    corpus_pairs: list[int] = field(default_factory=list)
+    given: dict[Part, Report] = field(default_factory=dict)
+    in_train: dict[Part, int] = field(default_factory=dict)
+    in_train_examples: dict[Part, list[str]] = field(default_factory=dict)
+
+
+class CleanCorpus:
+    """A folder of `train.tsv`, `valid.tsv` and `test.tsv`, and of `report.json` about them.
+
+    The texts are in normal form, one pair a line, in the order of the corpus.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def text(self, part: Part) -> Path:
+        return self.folder / f"{part}.tsv"
+
+    def pairs(self, part: Part) -> Iterator[Pair]:
+        """The pairs of a part; memory does not grow with their number."""
+        with self.text(part).open("rb") as lines:
+            for line in lines:
+                yield _pair(line)
 
     @property
-    def seen(self) -> int:
-        return self.kept + self.dropped.total()
-
-    def keep(self, count: int = 1) -> None:
-        self.kept += count
-
-    def drop(self, reason: str, number: int, count: int = 1) -> None:
-        """Count `count` rows left out for `reason`, the first of them row `number`."""
-        self.dropped[reason] += count
-        self.first.setdefault(reason, number)
-
-    def __str__(self) -> str:
-        reasons = "; ".join(
-            f"{reason}: {count} (first at {self.unit} {self.first[reason]})"
-            for reason, count in self.dropped.most_common()
-        )
-        counts = f"{self.kept} pairs kept, {self.dropped.total()} dropped"
-        return f"{counts} ({reasons})" if reasons else counts
+    def report(self) -> CorpusReport:
+        content = json.loads((self.folder / "report.json").read_text("utf-8"))
+        for key in ("corpora", "given"):
+            content[key] = {name: Report.from_dict(report) for name, report in content[key].items()}
+        return CorpusReport(**content)
 
 
-def embedded_corpora() -> dict[str, Path]:
-    """Names of the corpus splits that come with the package, and their files."""
-    files = sorted(CORPORA.glob("*/*.tsv"))
-    return {f"{file.parent.name}/{file.stem}": file for file in files}
-
-
-def read_pairs(spec: str | os.PathLike[str], report: CorpusReport | None = None) -> Iterator[Pair]:
-    """Read a parallel corpus one pair at a time.
-
-    Text is UTF-8; a byte order mark at the start is removed. A line ends at LF and nowhere else,
-    and one CR before the LF is trimmed; nothing else in the text is touched.
-
-    Args:
-        spec: One of
-            - a TSV file, `file.tsv` or `file.tsv.gz`: source TAB target, further columns ignored,
-              quotes are ordinary characters;
-            - two files with a line a sentence, `SOURCE,TARGET`, each plain or `.gz`;
-            - an embedded corpus split, such as `libreoffice-help.en-de/train`.
-        report: Counts the pairs while they are read; rows without a TAB or with an empty side
-            are left out and counted there.
-
-    Returns:
-        The pairs, in the order of the file. Memory does not grow with the corpus.
+def find_sources(data: DataConfig) -> Sources:
+    """Where the parts of a corpus are read from.
 
     Raises:
-        InputError: At once if `spec` names nothing that can be read; while reading if a file is
-            not UTF-8 or not gzip, parallel files differ in length, or no pair is left.
+        InputError: a name means nothing that can be read.
     """
-    name = os.fspath(spec)
-    rows = _open_rows(name)
-    return _kept(name, rows, CorpusReport() if report is None else report)
-
-
-# What one line holds: its two sides, or None where there are not two.
-Row = tuple[str, str] | None
-
-
-def _open_rows(name: str) -> Iterator[Row]:
-    """Resolve the name of a corpus to its rows; the files are opened when the rows are read."""
-    embedded = embedded_corpora()
-    if name in embedded:
-        return _tsv_rows(embedded[name])
-    if name.endswith((".tsv", ".tsv.gz")) and (Path(name).exists() or "," not in name):
-        return _tsv_rows(_existing(name))
-    sides = [side.strip() for side in name.split(",")]
-    if len(sides) == 2 and all(sides):
-        return _parallel_rows(*map(_existing, sides))
-    raise InputError(
-        f"{name!r} is not a corpus: give a .tsv or .tsv.gz file, two parallel files as "
-        f"SOURCE,TARGET, or one of {', '.join(embedded)}"
+    names = Names(data.source_key, data.target_key)
+    embedded = {name.rpartition("/")[0] for name in embedded_corpora()}
+    specs = {
+        part: [spec] if isinstance(spec, str) else spec
+        for part, spec in (("train", data.train), ("valid", data.valid), ("test", data.test))
+    }
+    if len(specs["train"]) == 1 and specs["train"][0] in embedded:
+        # It comes in three parts.
+        for part in ("valid", "test"):
+            specs[part] = specs[part] or [f"{specs['train'][0]}/{part}"]
+    specs["train"] = [f"{name}/train" if name in embedded else name for name in specs["train"]]
+    return Sources(
+        *(specs[part] and [resolve(name, names) for name in specs[part]] for part in PARTS)
     )
 
 
-def _existing(name: str) -> Path:
-    path = Path(name)
-    if path.is_dir():
-        raise InputError(f"{path}: is a directory; give a file")
-    if not path.exists():
-        raise InputError(f"{path}: no such file")
-    if not path.is_file():
-        raise InputError(
-            f"{path}: is no regular file, and it is read more than once; save it first"
-        )
-    return path
+def clean_corpus(
+    sources: Sources, cleaning: CleaningConfig, strict: bool, folder: Path
+) -> CleanCorpus:
+    """Reads a corpus, cleans it and writes its three parts into an empty folder.
 
-
-def _kept(name: str, rows: Iterator[Row], report: CorpusReport) -> Iterator[Pair]:
-    """Pass on the rows that are pairs and count all of them; cleaning rules belong here."""
-    number, kept = 0, 0
-    for number, row in enumerate(rows, 1):
-        reason = _reason_to_drop(row)
-        if reason is None:
-            kept += 1
-            report.keep()
-            yield Pair(*row)
-        else:
-            report.drop(reason, number)
-    if number == 0:
-        raise InputError(f"{name}: is empty; a corpus needs at least one pair")
-    if kept == 0:
-        raise InputError(f"{name}: no usable pair in {number} lines: {report}")
-
-
-def _reason_to_drop(row: Row) -> str | None:
-    if row is None:
-        return MALFORMED_ROW
-    source, target = row
-    if not source.strip() or not target.strip():
-        return EMPTY_SIDE
-    return None
-
-
-def _tsv_rows(path: Path) -> Iterator[Row]:
-    for line in _lines(path):
-        columns = line.split("\t", 2)
-        yield (columns[0], columns[1]) if len(columns) > 1 else None
-
-
-def _parallel_rows(source: Path, target: Path) -> Iterator[Row]:
-    sources, targets = _lines(source), _lines(target)
-    for number, row in enumerate(zip_longest(sources, targets), 1):
-        if None in row:
-            # One line of the longer file is already read; the rest is counted for the message.
-            rest = sum(1 for _ in (targets if row[0] is None else sources))
-            counts = (number - 1, number + rest)
-            if row[1] is None:
-                counts = counts[::-1]
-            raise InputError(
-                f"parallel files differ in length: {source} has {counts[0]} lines, "
-                f"{target} has {counts[1]} lines; line n of one must translate line n of the other"
-            )
-        yield row
-
-
-def _lines(path: Path) -> Iterator[str]:
-    """Lines of a text file without their ends, decoded one by one so that an error has a line."""
-    number = 0
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            # Binary files are cut at b"\n" only; text mode would also cut at a lone CR.
-            for number, line in enumerate(file, 1):
-                if number == 1:
-                    _require_text(path, line)
-                    line = line.removeprefix(codecs.BOM_UTF8)
-                yield line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path}, line {number}: not UTF-8 (byte 0x{error.object[error.start]:02x} at offset "
-            f"{error.start} of the line); convert the file to UTF-8"
-        ) from None
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(
-            f"{path}: not a whole gzip file ({error}, after line {number}); compress it again"
-        ) from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
-
-
-def _require_text(path: Path, first_line: bytes) -> None:
-    # UTF-16 of plain ASCII without a mark is valid UTF-8, full of NULs: nothing else would notice.
-    if first_line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in first_line:
-        raise InputError(
-            f"{path}, line 1: not UTF-8, looks like UTF-16; "
-            f"convert it, for example with iconv -f UTF-16 -t UTF-8"
-        )
-    if first_line.startswith(b"\x1f\x8b"):
-        raise InputError(f"{path}, line 1: not UTF-8, looks like gzip; name the file .gz")
-
-
-@dataclass(frozen=True)
-class Split:
-    """Which pairs are for training and which are held out, decided by the source alone.
-
-    The hash of a source is a number below 2**64. Sources with the lowest hashes are for the test,
-    those with the highest for validation; so pairs that share a source never part, and two
-    numbers are all there is to remember.
-    """
-
-    test_to: int
-    valid_from: int
-
-    def part(self, source: str) -> str:
-        """`"train"`, `"valid"` or `"test"`."""
-        position = _source_hash(source)
-        if position <= self.test_to:
-            return "test"
-        return "valid" if position >= self.valid_from else "train"
-
-    def select(self, pairs: Iterable[Pair], *parts: str) -> Iterator[Pair]:
-        """The pairs that belong to any of `parts`, in their order."""
-        return (pair for pair in pairs if self.part(pair.source) in parts)
-
-
-def split_pairs(pairs: Iterable[Pair], fraction: float = 0.02, limit: int = 2000) -> Split:
-    """Hold out a share of a corpus for validation and as much again for the test.
-
-    A pure function of the set of sources and the arguments: order and repetition do not matter,
-    nor do differences of case, of white space or of Unicode composition. While the corpus grows
-    with `fraction` in force, a held-out source stays held out and a training source stays in
-    training. `fraction` is halved whenever the share would pass `limit`, which moves held-out
-    sources to training, never the other way.
+    Each rule is applied to the training text alone. What is not given for validation or test is
+    cut from that by the hash of the source.
 
     Args:
-        pairs: Read once; 8 bytes a pair are held.
-        fraction: Share of the different sources in each held-out part, above 0 and below 0.5.
-        limit: At most so many different sources in each held-out part.
+        sources: where the parts are read from.
+        cleaning: the rules.
+        strict: whether rows that are malformed or have an empty side are errors.
+        folder: where the files go.
 
     Raises:
-        InputError: If an argument is out of range or there are fewer than 3 different sources.
+        InputError: text cannot be read, or nothing is left of a part.
     """
-    if not 0 < fraction < 0.5:
-        raise InputError(f"fraction must be above 0 and below 0.5. Received: {fraction}")
-    if limit < 1:
-        raise InputError(f"limit must be at least 1. Received: {limit}")
-    hashes = np.unique(np.fromiter((_source_hash(pair.source) for pair in pairs), np.uint64))
-    count = len(hashes)
-    if count < 3:
-        raise InputError(
-            f"cannot hold out validation and test pairs from {count} different sources; "
-            f"at least 3 are needed, or give validation and test files"
+    cleaner = Cleaner(cleaning, strict)
+    report = CorpusReport()
+    corpus = CleanCorpus(folder)
+    held_out = {
+        part: _write_given(part, sources, strict, corpus, report)
+        for part in ("valid", "test")
+        if getattr(sources, part) is not None
+    }
+    hashes = _write_train(sources, cleaner, held_out, corpus, report)
+    to_cut = [part for part in ("valid", "test") if part not in held_out]
+    if to_cut:
+        _cut(to_cut, hashes, corpus, report)
+    else:
+        report.pairs["train"] = len(hashes)
+    content = json.dumps(asdict(report), ensure_ascii=False, indent=1)
+    (folder / "report.json").write_text(content + "\n", "utf-8")
+    return corpus
+
+
+def read_pairs(spec: str, names: Names = Names()) -> Iterator[Pair]:  # noqa: B008
+    """The pairs of a corpus, their texts in normal form, rows without two texts left out.
+
+    Args:
+        spec: as `resolve` takes it.
+        names: of the sides, where the format names them.
+
+    Raises:
+        InputError: at once if `spec` names nothing that can be read; while reading if the text
+            is damaged or holds no pair.
+    """
+    return _read([resolve(spec, names)])
+
+
+def clean_pairs(
+    pairs: Iterable[Any],
+    cleaning: CleaningConfig = CleaningConfig(),  # noqa: B008
+    report: Report | None = None,
+) -> Iterator[Pair]:
+    """The pairs of any iterable that pass the rules, their texts in normal form.
+
+    Args:
+        pairs: tuples of source and target, or mappings with these keys; read once.
+        cleaning: the rules; there is no held-out text to compare with.
+        report: counts what becomes of the pairs.
+
+    Raises:
+        InputError: something in `pairs` is no pair of strings.
+    """
+    chunks = (Chunk("pair", rows) for rows in in_chunks(rows_of(pairs)))
+    cleaned = in_processes(Cleaner(cleaning), chunks, workers=1)
+    for chunk in _without_repetitions(cleaned, cleaning.duplicates, SeenHashes()):
+        if report is not None:
+            report.add(chunk.report)
+        yield from _pairs_of(chunk)
+
+
+def _read(sources: Sequence[Source]) -> Iterator[Pair]:
+    return chain.from_iterable(map(_pairs_of, _clean(sources, Cleaner(None), workers=1)))
+
+
+def _pairs_of(chunk: Cleaned) -> Iterator[Pair]:
+    return map(_pair, chunk.lines)
+
+
+def _pair(line: bytes) -> Pair:
+    return Pair(*line[:-1].decode().split("\t"))
+
+
+def _clean(
+    sources: Sequence[Source], cleaner: Cleaner, workers: int | None = None
+) -> Iterator[Cleaned]:
+    """The chunks of all sources; refuses text that holds no pair at all, once it is read."""
+    name = ", ".join(source.name for source in sources)
+    chunks = (
+        Chunk(f"{part.name}, {part.unit}", rows)
+        for source in sources
+        for part in source.parts
+        for rows in in_chunks(part.rows())
+    )
+    report = Report()
+    for chunk in in_processes(cleaner, chunks, workers):
+        yield chunk
+        report.add(chunk.report)
+    if report.seen == 0:
+        raise InputError(f"{name}: is empty; a corpus needs at least one pair")
+    if report.kept == 0:
+        raise InputError(f"{name}: holds no usable pair: {report}")
+
+
+def _write_given(
+    part: Part, sources: Sources, strict: bool, corpus: CleanCorpus, report: CorpusReport
+) -> np.ndarray:
+    """Writes validation or test text; returns the hashes of its sources, uint64 (pairs,)."""
+    report.given[part] = Report()
+    hashes = []
+    with corpus.text(part).open("wb") as file:
+        for chunk in shown(
+            _clean(getattr(sources, part), Cleaner(None, strict)), f"reading {part}", _rows
+        ):
+            file.writelines(chunk.lines)
+            hashes.append(chunk.sources)
+            report.given[part].add(chunk.report)
+    report.pairs[part] = report.given[part].kept
+    return np.concatenate(hashes)
+
+
+def _write_train(
+    sources: Sources,
+    cleaner: Cleaner,
+    held_out: dict[Part, np.ndarray],
+    corpus: CleanCorpus,
+    report: CorpusReport,
+) -> np.ndarray:
+    """Writes all training text; returns the hashes of its sources, uint64 (pairs,)."""
+    seen, found = SeenHashes(), SeenHashes()
+    hashes = []
+    with corpus.text("train").open("wb") as file:
+        for source in sources.train:
+            counts = report.corpora[source.name] = Report()
+            chunks = _clean([source], cleaner)
+            chunks = _without_repetitions(chunks, cleaner.config.duplicates, seen)
+            chunks = _without_held_out(chunks, held_out, found, cleaner.config.held_out)
+            for chunk in shown(chunks, f"reading {source.name}", _rows):
+                file.writelines(chunk.lines)
+                hashes.append(chunk.sources)
+                counts.add(chunk.report)
+            report.corpus_pairs.append(counts.kept)
+    if not sum(report.corpus_pairs):
+        reports = "; ".join(f"{name}: {counts}" for name, counts in report.corpora.items())
+        raise InputError(f"no training pair is left. {reports}")
+    for part, own in held_out.items():
+        overlap = found.holds(own)
+        report.in_train[part] = int(overlap.sum())
+        report.in_train_examples[part] = _sources_at(
+            corpus.text(part), np.flatnonzero(overlap)[:EXAMPLES]
         )
-    while fraction * count > limit:
-        fraction /= 2
-    share = int(fraction * 2**64)
-    in_test = int(np.searchsorted(hashes, np.uint64(share)))
-    in_valid = count - int(np.searchsorted(hashes, np.uint64(2**64 - share)))
-    # A tiny corpus may have nothing in its share, or too much: one at least, and train the most.
-    in_test, in_valid = (min(max(part, 1), (count - 1) // 2) for part in (in_test, in_valid))
-    return Split(test_to=int(hashes[in_test - 1]), valid_from=int(hashes[count - in_valid]))
+    return np.concatenate(hashes)
 
 
-def _source_hash(source: str) -> int:
-    normal = " ".join(unicodedata.normalize("NFC", source).casefold().split())
-    # Not Python's hash: that differs from one process to the next.
-    return int.from_bytes(hashlib.blake2b(normal.encode(), digest_size=8).digest(), "big")
+def _without_repetitions(
+    chunks: Iterable[Cleaned], duplicates: str, seen: SeenHashes
+) -> Iterator[Cleaned]:
+    for chunk in chunks:
+        if duplicates == "pair":
+            chunk = chunk.without(~seen.add(chunk.pairs), "repeated")
+        elif duplicates == "source":
+            chunk = chunk.without(~seen.add(chunk.sources), "with a repeated source")
+        yield chunk
+
+
+def _without_held_out(
+    chunks: Iterable[Cleaned],
+    held_out: dict[Part, np.ndarray],
+    found: SeenHashes,
+    leave_out: bool,
+) -> Iterator[Cleaned]:
+    """Notes in `found` what is in the held-out text as well."""
+    own = SeenHashes()
+    for hashes in held_out.values():
+        own.add(hashes)
+    for chunk in chunks:
+        overlap = own.holds(chunk.sources)
+        found.add(chunk.sources[overlap])
+        if leave_out:
+            chunk = chunk.without(overlap, "also in validation or test")
+        yield chunk
+
+
+def _cut(to_cut: list[Part], hashes: np.ndarray, corpus: CleanCorpus, report: CorpusReport) -> None:
+    """Moves what is held out from the training text to files of its own."""
+    split = Split.of(hashes)
+    parts = np.zeros(len(hashes), np.int8)
+    for part in to_cut:
+        parts[split.select(part, hashes)] = PARTS.index(part)
+    whole = corpus.folder / "whole.tsv"
+    corpus.text("train").rename(whole)
+    with ExitStack() as opened:
+        lines = opened.enter_context(whole.open("rb"))
+        files = [
+            opened.enter_context(corpus.text(part).open("wb"))
+            if part in {"train", *to_cut}
+            else None
+            for part in PARTS
+        ]
+        for part, line in zip(parts.tolist(), lines, strict=True):
+            files[part].write(line)
+    whole.unlink()
+    for part in ("train", *to_cut):
+        report.pairs[part] = int((parts == PARTS.index(part)).sum())
+    ends = np.cumsum(report.corpus_pairs)
+    report.corpus_pairs = [int((own == 0).sum()) for own in np.split(parts, ends[:-1])]
+
+
+def _sources_at(text: Path, lines: np.ndarray) -> list[str]:
+    """The sources in some lines of a file, counted from 0."""
+    wanted = set(lines.tolist())
+    with text.open("rb") as file:
+        return [
+            Example.of("", *_pair(line)).source
+            for number, line in enumerate(file)
+            if number in wanted
+        ]
+
+
+def _rows(chunk: Cleaned) -> int:
+    return chunk.report.seen

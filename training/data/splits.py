@@ -1,55 +1,70 @@
-"""The three parts of a corpus: given each, or held out from the training text."""
+"""Which pairs are held out of a corpus for validation and test, decided by their sources."""
 
-from collections.abc import Iterator
-from functools import cached_property
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, Self
 
-from training.data.corpus import (
-    CorpusReport,
-    Pair,
-    Split,
-    embedded_corpora,
-    read_pairs,
-    split_pairs,
-)
+import numpy as np
+
+from kformer.errors import InputError
 
 Part = Literal["train", "valid", "test"]
+PARTS: tuple[Part, ...] = ("train", "valid", "test")
 
 
-class Corpus:
-    """Training, validation and test pairs.
+@dataclass(frozen=True)
+class Split:
+    """Which pairs are for training and which are held out, by the hash of the source alone.
 
-    Args:
-        train: what `read_pairs` takes, or the name of an embedded corpus, which has all three.
-        valid: likewise; None: that of the embedded corpus, or cut from `train` by hash.
-        test: as `valid`.
+    A hash is a number below 2**64. Sources with the lowest hashes are for the test, those with the
+    highest for validation; so pairs that share a source never part, and two numbers are all there
+    is to remember.
     """
 
-    def __init__(self, train: str, valid: str | None = None, test: str | None = None):
-        embedded = {name.rpartition("/")[0] for name in embedded_corpora()}
-        if train in embedded:
-            valid, test = valid or f"{train}/valid", test or f"{train}/test"
-            train = f"{train}/train"
-        self.specs: dict[Part, str | None] = {"train": train, "valid": valid, "test": test}
+    test_to: int
+    valid_from: int
 
-    def pairs(self, part: Part, report: CorpusReport | None = None) -> Iterator[Pair]:
-        """The pairs of a part, read anew; see `read_pairs` for `report` and errors."""
-        if self.specs[part] is None:
-            return self._select(report, part)
-        given = [name for name, spec in self.specs.items() if spec is not None]
-        if part != "train" or len(given) == len(self.specs):
-            return read_pairs(self.specs[part], report)
-        # What is given elsewhere need not be held out: it stays in training.
-        return self._select(report, *given)
+    @classmethod
+    def of(cls, hashes: np.ndarray, fraction: float = 0.02, limit: int = 2000) -> Self:
+        """Holds out a share of a corpus for validation and as much again for the test.
 
-    def _select(self, report: CorpusReport | None, *parts: Part) -> Iterator[Pair]:
-        report = CorpusReport() if report is None else report
-        for pair in read_pairs(self.specs["train"], report):
-            if self._split.part(pair.source) in parts:
-                yield pair
-            else:
-                report.kept -= 1  # Another part's report has it.
+        A pure function of the set of hashes: order and repetition do not matter. While the corpus
+        grows with `fraction` in force, a held-out source stays held out and a training source
+        stays in training. `fraction` is halved whenever the share would pass `limit`, which moves
+        held-out sources to training, never the other way.
 
-    @cached_property
-    def _split(self) -> Split:
-        return split_pairs(read_pairs(self.specs["train"]))
+        Args:
+            hashes: of the sources, uint64 (pairs,).
+            fraction: share of the different sources in each held-out part, above 0 and below 0.5.
+            limit: at most so many different sources in each held-out part.
+
+        Raises:
+            InputError: an argument is out of range or there are fewer than 3 different sources.
+        """
+        if not 0 < fraction < 0.5:
+            raise InputError(f"fraction must be above 0 and below 0.5. Received: {fraction}")
+        if limit < 1:
+            raise InputError(f"limit must be at least 1. Received: {limit}")
+        hashes = np.unique(hashes)
+        count = len(hashes)
+        if count < 3:
+            raise InputError(
+                f"cannot hold out validation and test pairs from {count} different sources; "
+                f"at least 3 are needed, or give validation and test text"
+            )
+        while fraction * count > limit:
+            fraction /= 2
+        share = int(fraction * 2**64)
+        in_test = int(np.searchsorted(hashes, np.uint64(share)))
+        in_valid = count - int(np.searchsorted(hashes, np.uint64(2**64 - share)))
+        # A tiny corpus may have nothing in its share, or too much: one at least, and train the
+        # most.
+        in_test, in_valid = (min(max(part, 1), (count - 1) // 2) for part in (in_test, in_valid))
+        return cls(test_to=int(hashes[in_test - 1]), valid_from=int(hashes[count - in_valid]))
+
+    def select(self, part: Part, hashes: np.ndarray) -> np.ndarray:
+        """Which sources, given by their hashes, uint64 (n,), belong to a part; bool (n,)."""
+        if part == "test":
+            return hashes <= np.uint64(self.test_to)
+        if part == "valid":
+            return hashes >= np.uint64(self.valid_from)
+        return (hashes > np.uint64(self.test_to)) & (hashes < np.uint64(self.valid_from))

@@ -5,24 +5,56 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from kformer.errors import InputError
 from kformer.ids import UNK_ID
-from kformer.text import Tokenizer, Tokenizers
-from training.data.corpus import EMPTY_SIDE, TOO_LONG, CorpusReport, Pair
+from training.data.encoding import Encoder, Encoders
+from training.data.parallel import in_chunks, in_processes
+from training.data.report import EXAMPLES, Dropped, Example, Report
+from training.data.rows import Pair
 
-FORMAT = 1
-CHUNK = 4096
+FORMAT = 2
 SIDES = ("source", "target")
+EMPTY_SIDE = "with a side of no tokens"
+_LONGEST_COUNTED = 1000
+
+
+@dataclass
+class SideStats:
+    """One side of the text as its vocabulary splits it; pairs that are too long are counted too.
+
+    Args:
+        tokens: number of tokens, start and end not counted.
+        unknown: how many of them are the unknown token.
+        bytes: how many of them are bytes of characters without a piece.
+        words: number of words: what spaces part.
+        characters: number of characters.
+        lengths: how many texts have 0, 1, 2, ... tokens; the last number is of 1,000 and more.
+        longest: tokens and beginnings of the longest texts, the longest first.
+    """
+
+    tokens: int = 0
+    unknown: int = 0
+    bytes: int = 0
+    words: int = 0
+    characters: int = 0
+    lengths: list[int] = field(default_factory=lambda: [0] * (_LONGEST_COUNTED + 1))
+    longest: list[tuple[int, str]] = field(default_factory=list)
+
+    def add(self, other: "SideStats") -> None:
+        """Counts further text."""
+        for key in ("tokens", "unknown", "bytes", "words", "characters"):
+            setattr(self, key, getattr(self, key) + getattr(other, key))
+        self.lengths = [a + b for a, b in zip(self.lengths, other.lengths, strict=True)]
+        both = [*self.longest, *other.longest]
+        self.longest = sorted(both, key=lambda item: -item[0])[:EXAMPLES]
 
 
 @dataclass(frozen=True)
@@ -31,10 +63,10 @@ class StoreMeta:
 
     Args:
         pairs: Number of pairs.
+        corpus_pairs: How many of them are from each corpus, in their order.
         source_tokens, target_tokens: Number of tokens, start and end not counted.
-        source_unknown, target_unknown: How many of them are the unknown token.
-        dropped: Pairs left out, by reason.
-        first_dropped: For each reason the first pair left out, counted from 1 in the stream.
+        source, target: What the vocabularies made of the text.
+        report: Which pairs were left out.
         max_length: Most tokens a side may have, start and end not counted.
         fingerprint: Hash of all ids and lengths. Two stores with one fingerprint give the same
             batches; the dtype and the folder play no part.
@@ -42,23 +74,30 @@ class StoreMeta:
     """
 
     pairs: int
+    corpus_pairs: list[int]
     source_tokens: int
     target_tokens: int
-    source_unknown: int
-    target_unknown: int
-    dropped: dict[str, int]
-    first_dropped: dict[str, int]
+    source: SideStats
+    target: SideStats
+    report: Report
     max_length: int
     fingerprint: str
     format: int = FORMAT
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> "StoreMeta":
+        sides = {side: SideStats(**content[side]) for side in SIDES}
+        for stats in sides.values():
+            stats.longest = [tuple(item) for item in stats.longest]  # JSON knows lists only.
+        return cls(**{**content, **sides, "report": Report.from_dict(content["report"])})
 
 
 class TokenStore:
     """Tokenised pairs on disk, memory-mapped: opening costs no reading and no memory.
 
     For each side the ids of all pairs stand one after another in `SIDE.tokens.npy` (uint16 if
-    every id fits, else int32), and pair i is `tokens[offsets[i]:offsets[i + 1]]` with the int64
-    `SIDE.offsets.npy` (pairs + 1,). Start and end are not stored; batches add them.
+    the vocabulary is so small, else int32), and pair i is `tokens[offsets[i]:offsets[i + 1]]` with
+    the int64 `SIDE.offsets.npy` (pairs + 1,). Start and end are not stored; batches add them.
 
     Use `build_store` to make one and `TokenStore.open` to open it.
     """
@@ -86,10 +125,10 @@ class TokenStore:
         if not isinstance(fields, dict) or fields.get("format") != FORMAT:
             raise InputError(f"{folder}: is not a token store of format {FORMAT}; build it again")
         try:
-            meta = StoreMeta(**fields)
+            meta = StoreMeta.from_dict(fields)
             names = [f"{side}.{kind}" for side in SIDES for kind in ("tokens", "offsets")]
             arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in names}
-        except (OSError, ValueError, TypeError) as error:
+        except (OSError, ValueError, TypeError, KeyError) as error:
             raise InputError(f"{folder}: is damaged ({error}); build it again") from None
         for side, tokens in zip(SIDES, (meta.source_tokens, meta.target_tokens), strict=True):
             shapes = arrays[f"{side}.tokens"].shape, arrays[f"{side}.offsets"].shape
@@ -102,6 +141,10 @@ class TokenStore:
 
     def __len__(self) -> int:
         return self.meta.pairs
+
+    def epoch(self, epoch: int) -> "TokenStore":
+        """The tokens of an epoch: the same in all of them."""
+        return self
 
     @cached_property
     def source_lengths(self) -> np.ndarray:
@@ -125,26 +168,34 @@ class TokenStore:
 
 def build_store(
     pairs: Iterable[Pair],
-    tokenizers: Tokenizers,
+    load: Callable[[], Encoders],
     folder: str | os.PathLike[str],
     max_length: int,
-    chunk: int = CHUNK,
+    *,
+    corpus_pairs: Sequence[int] = (),
+    sampling: float | None = None,
+    seed: tuple[int, ...] = (0,),
+    workers: int | None = None,
 ) -> TokenStore:
-    """Tokenise a stream of pairs into a new store.
+    """Tokenises a stream of pairs into a new store, in several processes if there are many.
 
     The work is done in a hidden sibling of `folder`, which takes that name when it is complete: a
-    run that is killed leaves nothing at `folder`. Memory is bounded by the chunk.
+    run that is killed leaves nothing at `folder`. Memory does not grow with the number of pairs.
 
     Args:
-        pairs: The pairs, read once.
-        tokenizers: Those of the source and the target.
-        folder: Where the store will be; must not exist yet.
-        max_length: Pairs with more tokens than this on either side are left out, and so are
+        pairs: texts in normal form, read once.
+        load: loads the encoders; called in each process, so it must be picklable.
+        folder: where the store will be; must not exist yet.
+        max_length: pairs with more tokens than this on either side are left out, and so are
             pairs with a side of no tokens. Start and end do not count.
-        chunk: Pairs tokenised at a time; does not change the result.
+        corpus_pairs: how many of the pairs are from each of several corpora, in their order.
+        sampling: split texts one of many ways; see `Encoder.sample`. The same pairs are left out
+            as without, and a text that would become longer than `max_length` is split as usual.
+        seed: numbers that the sampling depends on.
+        workers: how many processes; by default one for each core.
 
     Raises:
-        InputError: If `folder` exists, `max_length` is below 1, or no pair is left; and whatever
+        InputError: `folder` exists, `max_length` is below 1, or no pair is left; and whatever
             reading the pairs raises.
     """
     folder = Path(folder).absolute()
@@ -155,9 +206,14 @@ def build_store(
     part = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.partial")
     part.mkdir(parents=True)
     try:
-        meta = _write(pairs, tokenizers, part, max_length, chunk)
+        tasks = (
+            _Task(number, [pair[0] for pair in chunk], [pair[1] for pair in chunk])
+            for number, chunk in enumerate(in_chunks(pairs))
+        )
+        encode = _Encode(load, max_length, sampling, seed)
+        meta = _write(in_processes(encode, tasks, workers), part, max_length, corpus_pairs)
         # Last of all: a folder without it does not open.
-        (part / "meta.json").write_text(json.dumps(asdict(meta), indent=2) + "\n", "utf-8")
+        (part / "meta.json").write_text(json.dumps(asdict(meta)) + "\n", "utf-8")
         part.rename(folder)
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
@@ -165,96 +221,184 @@ def build_store(
     return TokenStore.open(folder)
 
 
+class _Task(NamedTuple):
+    number: int
+    sources: list[str]
+    targets: list[str]
+
+
+class _Side(NamedTuple):
+    """Ids, (tokens,), and lengths, (pairs,), of the pairs that are kept."""
+
+    ids: np.ndarray
+    lengths: np.ndarray
+    stats: SideStats
+
+
+class _Encoded(NamedTuple):
+    kept: np.ndarray
+    source: _Side
+    target: _Side
+    report: Report
+
+
+@dataclass(frozen=True)
+class _Encode:
+    load: Callable[[], Encoders]
+    max_length: int
+    sampling: float | None
+    seed: tuple[int, ...]
+
+    def __call__(self) -> Callable[[_Task], _Encoded]:
+        encoders = self.load()
+        return lambda task: self._encode(task, encoders)
+
+    def _encode(self, task: _Task, encoders: Encoders) -> _Encoded:
+        texts = (task.sources, task.targets)
+        usual = [e.encode(side) for e, side in zip(encoders, texts, strict=True)]
+        lengths = np.stack([side_lengths for _, side_lengths in usual])
+        empty = lengths.min(axis=0) == 0
+        long = ~empty & (lengths.max(axis=0) > self.max_length)
+        kept = ~(empty | long)
+        report = Report(int(kept.sum()))
+        for reason, out in (
+            (EMPTY_SIDE, empty),
+            (f"too long (over {self.max_length} tokens)", long),
+        ):
+            if out.any():
+                examples = [
+                    Example.of(f"{max(lengths[:, i])} tokens", task.sources[i], task.targets[i])
+                    for i in np.flatnonzero(out)[:EXAMPLES]
+                ]
+                report.add(Report(dropped={reason: Dropped(int(out.sum()), examples)}))
+        sides = []
+        for number, (encoder, side, ids) in enumerate(zip(encoders, texts, usual, strict=True)):
+            stats = _stats(encoder, side, *ids)
+            if self.sampling is not None:
+                # One seed for each chunk and side, whichever process does it.
+                seeds = np.random.SeedSequence((*self.seed, task.number, number))
+                draw = int(seeds.generate_state(1)[0])
+                ids = _sampled(encoder, side, ids, self.sampling, draw, self.max_length)
+            flat, each = ids
+            narrow = np.uint16 if encoder.vocab_size <= 2**16 else np.int32
+            ids = flat[np.repeat(kept, each)].astype(narrow)
+            sides.append(_Side(ids, each[kept], stats))
+        return _Encoded(kept, *sides, report)
+
+
+def _sampled(
+    encoder: Encoder,
+    texts: list[str],
+    usual: tuple[np.ndarray, np.ndarray],
+    alpha: float,
+    seed: int,
+    max_length: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Ids and lengths of texts split one of many ways, as usual where that is too long."""
+    ids, lengths = encoder.sample(texts, alpha, seed)
+    usual_ids, usual_lengths = usual
+    long = lengths > max_length
+    if not long.any():
+        return ids, lengths
+    rows = np.split(ids, np.cumsum(lengths)[:-1])
+    usual_rows = np.split(usual_ids, np.cumsum(usual_lengths)[:-1])
+    rows = [usual_rows[i] if long[i] else row for i, row in enumerate(rows)]
+    return np.concatenate(rows), np.where(long, usual_lengths, lengths)
+
+
+def _stats(encoder: Encoder, texts: list[str], ids: np.ndarray, lengths: np.ndarray) -> SideStats:
+    longest = np.argsort(-lengths, kind="stable")[:EXAMPLES]
+    counted = np.minimum(lengths, _LONGEST_COUNTED)
+    return SideStats(
+        tokens=len(ids),
+        unknown=int((ids == UNK_ID).sum()),
+        bytes=int(encoder.is_byte[ids].sum()),
+        words=sum(text.count(" ") + 1 for text in texts),
+        characters=sum(map(len, texts)),
+        lengths=np.bincount(counted, minlength=_LONGEST_COUNTED + 1).tolist(),
+        longest=[(int(lengths[i]), Example.of("", texts[i], "").source) for i in longest],
+    )
+
+
 def _write(
-    pairs: Iterable[Pair], tokenizers: Tokenizers, part: Path, max_length: int, chunk: int
+    chunks: Iterable[_Encoded], part: Path, max_length: int, corpus_pairs: Sequence[int]
 ) -> StoreMeta:
-    report = CorpusReport(unit="pair")
+    report, stats = Report(), {side: SideStats() for side in SIDES}
+    kept = []
     with _SideWriter(part, "source") as source, _SideWriter(part, "target") as target:
-        for texts in _chunks(pairs, chunk):
-            source_ids, source_lengths = _tokenize(tokenizers.source, [p.source for p in texts])
-            target_ids, target_lengths = _tokenize(tokenizers.target, [p.target for p in texts])
-            shorter = np.minimum(source_lengths, target_lengths)
-            longer = np.maximum(source_lengths, target_lengths)
-            kept = (shorter > 0) & (longer <= max_length)
-            seen = report.seen
-            for reason, dropped in ((EMPTY_SIDE, shorter == 0), (TOO_LONG, ~kept & (shorter > 0))):
-                if dropped.any():
-                    report.drop(reason, seen + int(dropped.argmax()) + 1, int(dropped.sum()))
-            report.keep(int(kept.sum()))
-            source.append(source_ids[np.repeat(kept, source_lengths)], source_lengths[kept])
-            target.append(target_ids[np.repeat(kept, target_lengths)], target_lengths[kept])
+        for chunk in chunks:
+            kept.append(chunk.kept)
+            report.add(chunk.report)
+            for writer, side in ((source, chunk.source), (target, chunk.target)):
+                writer.append(side.ids, side.lengths)
+                stats[writer.side].add(side.stats)
     if report.kept == 0:
-        raise InputError(f"no pair is left to train on with max_length={max_length}: {report}")
-    fingerprints = source.finish() + target.finish()
+        raise InputError(f"no pair is left with max_length={max_length}: {report}")
+    kept = np.concatenate(kept)
+    ends = np.cumsum(corpus_pairs or [len(kept)])
+    hashes = source.digest() + target.digest()
     return StoreMeta(
         pairs=report.kept,
+        corpus_pairs=[int(own.sum()) for own in np.split(kept, ends[:-1])],
         source_tokens=source.tokens,
         target_tokens=target.tokens,
-        source_unknown=source.unknown,
-        target_unknown=target.unknown,
-        dropped=dict(report.dropped),
-        first_dropped=report.first,
+        report=report,
         max_length=max_length,
-        fingerprint=hashlib.blake2b(fingerprints, digest_size=16).hexdigest(),
+        fingerprint=hashlib.blake2b(hashes, digest_size=16).hexdigest(),
+        **stats,
     )
 
 
 class _SideWriter:
-    """Writes one side: raw arrays while their size is unknown, .npy files at the end."""
+    """Writes one side as .npy files that grow.
+
+    Plain writes, not a mapped file: where the disk is full, those fail with an error.
+    """
 
     def __init__(self, folder: Path, side: str):
-        self._folder, self._side = folder, side
-        self._raw = {kind: folder / f"{side}.{kind}.raw" for kind in ("tokens", "offsets")}
-        self._hashes = [hashlib.blake2b(digest_size=16) for _ in self._raw]
-        self._largest = 0
-        self.pairs = self.tokens = self.unknown = 0
+        self._folder, self.side = folder, side
+        self._hashes = [hashlib.blake2b(digest_size=16) for _ in range(2)]
+        self.pairs = self.tokens = 0
 
     def __enter__(self) -> "_SideWriter":
-        self._files = {kind: path.open("wb") for kind, path in self._raw.items()}
+        self._files = {
+            kind: (self._folder / f"{self.side}.{kind}.npy").open("wb")
+            for kind in ("tokens", "offsets")
+        }
+        self._dtypes = {"tokens": "<i4", "offsets": "<i8"}
+        for kind in self._files:
+            self._write_header(kind, 0)
         self._files["offsets"].write(np.zeros(1, "<i8").tobytes())
         return self
 
     def __exit__(self, *error: Any) -> None:
-        for file in self._files.values():
-            file.close()
+        try:
+            for kind, length in (("tokens", self.tokens), ("offsets", self.pairs + 1)):
+                self._files[kind].seek(0)
+                self._write_header(kind, length)
+        finally:
+            for file in self._files.values():
+                file.close()
 
     def append(self, ids: np.ndarray, lengths: np.ndarray) -> None:
-        """Add pairs: all their ids (sum of lengths,) and their lengths (pairs,)."""
-        offsets = self.tokens + np.cumsum(lengths)
-        columns = {"tokens": ids.astype("<i4"), "offsets": offsets.astype("<i8")}
-        for (kind, column), digest in zip(columns.items(), self._hashes, strict=True):
-            data = column.tobytes()
-            self._files[kind].write(data)
-            digest.update(data)
-        self._largest = max(self._largest, int(ids.max(initial=0)))
-        self.unknown += int((ids == UNK_ID).sum())
+        """Adds pairs: all their ids, (sum of lengths,), always of one dtype, and their lengths,
+        (pairs,)."""
+        offsets = (self.tokens + np.cumsum(lengths)).astype("<i8")
+        self._dtypes["tokens"] = np.dtype(ids.dtype).newbyteorder("<").str
+        self._files["tokens"].write(ids.astype(self._dtypes["tokens"]).tobytes())
+        self._files["offsets"].write(offsets.tobytes())
+        for digest, column in zip(self._hashes, (ids.astype("<i4"), offsets), strict=True):
+            digest.update(column.tobytes())
         self.tokens += len(ids)
         self.pairs += len(lengths)
 
-    def finish(self) -> bytes:
-        """Turn the closed raw files into .npy files; return the hash of their content."""
-        narrow = self._largest <= np.iinfo(np.uint16).max
-        self._convert("tokens", "<i4", "<u2" if narrow else "<i4", self.tokens)
-        self._convert("offsets", "<i8", "<i8", self.pairs + 1)
+    def digest(self) -> bytes:
+        """The hash of all that was appended."""
         return b"".join(digest.digest() for digest in self._hashes)
 
-    def _convert(self, kind: str, raw_dtype: str, dtype: str, size: int) -> None:
-        raw = np.memmap(self._raw[kind], raw_dtype, "r", shape=(size,))
-        path = self._folder / f"{self._side}.{kind}.npy"
-        array = np.lib.format.open_memmap(path, "w+", dtype, (size,))
-        array[:] = raw
-        array.flush()
-        del raw  # A mapped file cannot be removed on every system.
-        self._raw[kind].unlink()
-
-
-def _chunks(pairs: Iterable[Pair], size: int) -> Iterator[list[Pair]]:
-    pairs = iter(pairs)
-    while chunk := list(islice(pairs, size)):
-        yield chunk
-
-
-def _tokenize(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """All ids (tokens,) int32 and the number of them in each text (batch,) int64."""
-    ragged = tokenizer.tokenize(tf.constant(texts, tf.string))
-    return ragged.values.numpy(), ragged.row_lengths().numpy()
+    def _write_header(self, kind: str, length: int) -> None:
+        # NumPy leaves room in it for an array that grows, so it keeps its size.
+        np.lib.format.write_array_header_1_0(
+            self._files[kind],
+            {"descr": self._dtypes[kind], "fortran_order": False, "shape": (length,)},
+        )

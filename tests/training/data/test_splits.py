@@ -1,79 +1,72 @@
+import subprocess
+import sys
+
+import numpy as np
 import pytest
 
-from training.data.corpus import CorpusReport, embedded_corpora, read_pairs
-from training.data.rows import Pair
-from training.data.splits import Corpus
-
-PAIRS = [Pair(f"source {i}", f"target {i}") for i in range(300)]
+from kformer.errors import InputError
+from training.data.cleaning import source_hash
+from training.data.splits import PARTS, Split
 
 
-@pytest.fixture
-def file(tmp_path):
-    def file(pairs, name="train.tsv"):
-        path = tmp_path / name
-        path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
-        return str(path)
-
-    return file
+def hashes(count):
+    return np.array([source_hash(f"source {i}") for i in range(count)], np.uint64)
 
 
-def parts(corpus):
-    return {part: list(corpus.pairs(part)) for part in ("train", "valid", "test")}
+def parts(hashes, **options):
+    split = Split.of(hashes, **options)
+    return {part: set(hashes[split.select(part, hashes)].tolist()) for part in PARTS}
 
 
-def test_without_other_text_three_disjoint_parts_are_cut_from_the_training_text(file):
-    cut = parts(Corpus(file(PAIRS)))
-    assert sorted(cut["train"] + cut["valid"] + cut["test"]) == sorted(PAIRS)
-    assert all(cut.values())
-    assert len(cut["train"]) > 250
+def test_parts_are_disjoint_whole_and_of_about_the_fraction_asked():
+    found = parts(hashes(10_000), fraction=0.02)
+    assert sum(map(len, found.values())) == len(set().union(*found.values())) == 10_000
+    assert 140 < len(found["valid"]) < 260 and 140 < len(found["test"]) < 260
 
 
-def test_pairs_that_share_a_source_stay_in_one_part(file):
-    twins = [Pair(pair.source, f"{pair.target} again") for pair in PAIRS]
-    cut = parts(Corpus(file(PAIRS + twins)))
-    sources = [{pair.source for pair in pairs} for pairs in cut.values()]
-    assert sum(map(len, sources)) == len(set.union(*sources)) == len(PAIRS)
+def test_split_is_stable_while_the_corpus_grows():
+    small, large = parts(hashes(3000)), parts(hashes(9000))
+    for part in PARTS:
+        assert small[part] <= large[part]
 
 
-@pytest.mark.parametrize(("given", "cut"), [("valid", "test"), ("test", "valid")])
-def test_what_is_given_is_not_held_out_of_training_as_well(file, given, cut):
-    train = file(PAIRS)
-    whole = parts(Corpus(train))
-    own = [Pair("my own", "mein eigenes")]
-    got = parts(Corpus(train, **{given: file(own, "own.tsv")}))
-    assert got[given] == own
-    assert got[cut] == whole[cut]
-    assert sorted(got["train"]) == sorted(whole["train"] + whole[given])
+def test_split_ignores_order_and_repetition():
+    own = hashes(2000)
+    assert Split.of(own) == Split.of(np.concatenate([own[::-1], own[:700]]))
 
 
-def test_with_all_three_given_all_of_the_training_text_is_trained_on(file):
-    own = {part: [Pair(part, part)] for part in ("valid", "test")}
-    corpus = Corpus(file(PAIRS), *(file(own[part], f"{part}.tsv") for part in own))
-    assert parts(corpus) == {"train": PAIRS, **own}
+def test_limit_bounds_the_held_out_parts_and_only_gives_back_to_training():
+    free, bounded = parts(hashes(10_000)), parts(hashes(10_000), limit=120)
+    for part in ("valid", "test"):
+        assert 0 < len(bounded[part]) <= 120
+        assert bounded[part] < free[part]
 
 
-def test_an_embedded_corpus_brings_its_three_parts():
-    name = next(iter(embedded_corpora())).rpartition("/")[0]
-    corpus = Corpus(name)
-    for part in ("train", "valid", "test"):
-        assert list(corpus.pairs(part)) == list(read_pairs(f"{name}/{part}"))
+@pytest.mark.parametrize("count", [3, 4, 5, 10, 40])
+@pytest.mark.parametrize("fraction", [0.001, 0.02, 0.49])
+def test_tiny_corpus_has_at_least_one_pair_in_each_part(count, fraction):
+    assert all(parts(hashes(count), fraction=fraction).values())
 
 
-def test_an_embedded_corpus_may_be_tested_on_other_text(file):
-    name = next(iter(embedded_corpora())).rpartition("/")[0]
-    corpus = Corpus(name, test=file(PAIRS))
-    assert list(corpus.pairs("test")) == PAIRS
-    assert list(corpus.pairs("valid")) == list(read_pairs(f"{name}/valid"))
-    assert list(corpus.pairs("train")) == list(read_pairs(f"{name}/train"))
+@pytest.mark.parametrize("own", [[], [5], [5, 5, 7]])
+def test_too_few_different_sources_to_split_are_refused(own):
+    with pytest.raises(InputError, match="at least 3"):
+        Split.of(np.array(own, np.uint64))
 
 
-def test_a_part_can_be_read_again_and_again(file):
-    corpus = Corpus(file(PAIRS))
-    assert parts(corpus) == parts(corpus)
+def test_split_is_the_same_in_every_process():
+    code = (
+        "import numpy as np\n"
+        "from training.data.cleaning import source_hash\n"
+        "from training.data.splits import Split\n"
+        "own = np.array([source_hash(f'source {i}') for i in range(400)], np.uint64)\n"
+        "print(Split.of(own))"
+    )
+    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert other.stdout.strip() == str(Split.of(hashes(400)))
 
 
-@pytest.mark.parametrize("part", ["train", "valid", "test"])
-def test_the_report_of_a_part_counts_that_part(file, part):
-    report = CorpusReport()
-    pairs = list(Corpus(file(PAIRS)).pairs(part, report))
-    assert report.kept == len(pairs)
+@pytest.mark.parametrize("options", [{"fraction": 0.0}, {"fraction": 0.5}, {"limit": 0}])
+def test_arguments_out_of_range_are_refused(options):
+    with pytest.raises(InputError, match=next(iter(options))):
+        Split.of(hashes(9), **options)

@@ -1,0 +1,74 @@
+"""Text to ids for processes that only prepare text: the ids of the tokenizers in the graph."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from kformer.errors import InputError
+from kformer.subwords.encode import Encoder as SubwordEncoder
+
+
+class Encoder(Protocol):
+    """What turns texts in normal form into ids."""
+
+    vocab_size: int
+    is_byte: np.ndarray
+    """Which ids are bytes of characters that have no piece, bool (vocab_size,)."""
+
+    def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """All ids, int32 (tokens,), and how many each text has, int64 (texts,)."""
+
+    def sample(
+        self, texts: Sequence[str], alpha: float, seed: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Likewise, each text split one of many ways, which are drawn anew for each seed."""
+
+
+class Encoders(NamedTuple):
+    """Those of both sides; the same twice where the vocabulary is shared."""
+
+    source: Encoder
+    target: Encoder
+
+
+def load_encoders(folder: Path) -> Encoders:
+    """The encoders of vocabularies saved in a folder: joint.*, or source.* and target.*.
+
+    Raises:
+        InputError: there are none.
+    """
+    files = {path.stem: path for path in folder.iterdir()} if folder.is_dir() else {}
+    if "joint" in files:
+        joint = _load(files["joint"])
+        return Encoders(joint, joint)
+    if not {"source", "target"} <= files.keys():
+        raise InputError(f"{folder}: no vocabularies here (joint.*, or source.* and target.*)")
+    return Encoders(_load(files["source"]), _load(files["target"]))
+
+
+def _load(path: Path) -> Encoder:
+    if path.suffix == ".model":
+        return SubwordEncoder(path.read_bytes())
+    return _WordEncoder(path)
+
+
+class _WordEncoder:
+    """Words are split in the graph and nowhere else, so this kind alone loads TensorFlow."""
+
+    def __init__(self, path: Path):
+        from kformer.text import WordTokenizer
+
+        self._tokenizer = WordTokenizer.load(path)
+        self.vocab_size = self._tokenizer.vocab_size
+        self.is_byte = np.zeros(self.vocab_size, bool)
+
+    def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        ids = self._tokenizer.tokenize(list(texts))
+        return ids.values.numpy(), ids.row_lengths().numpy()
+
+    def sample(
+        self, texts: Sequence[str], alpha: float, seed: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        raise InputError("tokenizer.sampling needs subwords: a word is split one way only")

@@ -1,0 +1,95 @@
+"""What was made of a corpus, told to its reader."""
+
+from collections.abc import Iterator
+
+from training.config import Config
+from training.data.corpus import CorpusReport
+from training.data.prepare import PreparedText
+from training.data.splits import Part
+from training.data.store import SideStats, StoreMeta
+
+
+def summary(config: Config, prepared: PreparedText) -> str:
+    """The corpus and the vocabulary in a few lines, as a training run shows them."""
+    report, meta = prepared.corpus.report, prepared.train.meta
+    lines = [f"corpus      {prepared.folder}{' (made before)' if prepared.reused else ''}"]
+    for name, counts in report.corpora.items():
+        lines.append(f"  {name}: {counts}")
+    for part, counts in report.given.items():
+        lines.append(f"  {part}: {counts}")
+    lines += [f"  {warning}" for warning in _warnings(config, report)]
+    dropped = "".join(
+        f", {dropped.count:,} {reason} left out" for reason, dropped in meta.report.dropped.items()
+    )
+    lines.append(
+        f"  train {meta.pairs:,} pairs, {meta.source_tokens:,} source and "
+        f"{meta.target_tokens:,} target tokens{dropped}; "
+        f"valid {report.pairs['valid']:,}, test {report.pairs['test']:,} pairs"
+    )
+    lines.append(f"vocabulary  {_sizes(config, prepared)}")
+    lines += [f"  {side}: {_rates(stats)}" for side, stats in _sides(meta)]
+    return "\n".join(lines)
+
+
+def explained(config: Config, prepared: PreparedText) -> str:
+    """All that is known of the corpus, with examples of what was left out."""
+    report, meta = prepared.corpus.report, prepared.train.meta
+    lines = []
+    for name, counts in report.corpora.items():
+        lines += [f"{name}: {counts.explained()}"]
+    for part, counts in report.given.items():
+        lines += [f"{part}: {counts.explained()}"]
+    for part in ("valid", "test"):
+        if part not in report.given:
+            lines.append(f"{part}: {report.pairs[part]:,} pairs, cut from the training text")
+    lines += _warnings(config, report)
+    if len(meta.corpus_pairs) > 1:
+        weights = config.data.weights or [1.0] * len(meta.corpus_pairs)
+        for name, pairs, weight in zip(report.corpora, meta.corpus_pairs, weights, strict=True):
+            lines.append(f"an epoch sees {round(weight * pairs):,} pairs of {name}")
+    lines += ["", f"vocabulary: {_sizes(config, prepared)}"]
+    for side, stats in _sides(meta):
+        lines += [f"{side}: {_rates(stats)}"]
+        lines += [f"  longest: {tokens:,} tokens, {text!r}" for tokens, text in stats.longest]
+    lines += [
+        "",
+        f"train: {meta.report.explained()}",
+        f"  {meta.source_tokens:,} source and {meta.target_tokens:,} target tokens",
+    ]
+    return "\n".join(lines)
+
+
+def _warnings(config: Config, report: CorpusReport) -> Iterator[str]:
+    for part, count in report.in_train.items():
+        if count:
+            what = "left out of it" if config.cleaning.held_out else "kept in it"
+            examples = ", ".join(map(repr, report.in_train_examples[part]))
+            yield (
+                f"warning: {count:,} of {report.pairs[part]:,} {_NAMES[part]} sentences occur in "
+                f"the training text and were {what}: {examples}"
+            )
+
+
+_NAMES: dict[Part, str] = {"valid": "validation", "test": "test"}
+
+
+def _sizes(config: Config, prepared: PreparedText) -> str:
+    source, target = prepared.load_encoders()
+    kind = config.tokenizer.file or config.tokenizer.kind
+    if source is target:
+        return f"{source.vocab_size:,} joint pieces, {kind}"
+    return f"{source.vocab_size:,} source and {target.vocab_size:,} target pieces, {kind}"
+
+
+def _sides(meta: StoreMeta) -> list[tuple[str, SideStats]]:
+    return [("source", meta.source), ("target", meta.target)]
+
+
+def _rates(stats: SideStats) -> str:
+    tokens = max(stats.tokens, 1)
+    return (
+        f"{stats.tokens / max(stats.words, 1):.2f} tokens a word, "
+        f"{stats.characters / tokens:.2f} characters a token, "
+        f"unknown {stats.unknown / tokens:.2%}, bytes {stats.bytes / tokens:.2%}, "
+        f"longest {stats.longest[0][0]:,} tokens"
+    )
