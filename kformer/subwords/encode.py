@@ -1,6 +1,7 @@
 """Texts to ids through the SentencePiece package, for processes that do without TensorFlow."""
 
 import itertools
+import threading
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -11,6 +12,8 @@ from kformer.subwords.pieces import SPACE_MARK, TYPED_SPACE_MARK, check_reserved
 
 # A seed that SentencePiece takes for "any".
 _NO_SEED = 2**32 - 1
+# The seed is one for all threads of a process.
+_sampling = threading.Lock()
 
 
 class Encoder:
@@ -74,12 +77,12 @@ class Encoder:
         """
         if not self._has_choice:
             return self.encode(texts)
-        sentencepiece.set_random_generator_seed(seed % _NO_SEED)
-        return _flat(
-            self._processor.encode(
+        with _sampling:
+            sentencepiece.set_random_generator_seed(seed % _NO_SEED)
+            ids = self._processor.encode(
                 _spelled(texts), num_threads=1, enable_sampling=True, nbest_size=-1, alpha=alpha
             )
-        )
+        return _flat(ids)
 
 
 def load(model: bytes) -> sentencepiece.SentencePieceProcessor:

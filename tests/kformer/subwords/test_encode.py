@@ -87,6 +87,15 @@ def test_a_sample_is_a_function_of_its_arguments(models):
             assert same(encoder.sample([TEXT], 0.3, seed), encoder.sample([TEXT], 0.3, seed))
 
 
+def test_samples_drawn_at_the_same_time_do_not_disturb_each_other(models):
+    encoder = Encoder(models["unigram"])
+    texts = ["Several threads draw at once.", "Each has its own seed."] * 200
+    alone = [encoder.sample(texts, 0.2, seed)[0] for seed in range(8)]
+    with ThreadPoolExecutor(4) as threads:
+        together = list(threads.map(lambda seed: encoder.sample(texts, 0.2, seed)[0], range(8)))
+    assert all(map(np.array_equal, alone, together))
+
+
 def test_sampled_ids_are_other_cuts_of_the_same_text(model, models):
     text = normal_form(TEXT)
     cuts = lists(Encoder(model).sample([text] * 20, 0.2, 1))
