@@ -12,22 +12,20 @@ from training.data.store import SideStats, StoreMeta
 def summary(config: Config, prepared: PreparedText) -> str:
     """The corpus and the vocabulary in a few lines, as a training run shows them."""
     report, meta = prepared.corpus.report, prepared.train.meta
-    lines = [f"corpus      {prepared.folder}{' (made before)' if prepared.reused else ''}"]
-    for name, counts in report.corpora.items():
-        lines.append(f"  {name}: {counts}")
-    for part, counts in report.given.items():
-        lines.append(f"  {part}: {counts}")
-    lines += [f"  {warning}" for warning in _warnings(config, report)]
-    dropped = "".join(
-        f", {dropped.count:,} {reason} left out" for reason, dropped in meta.report.dropped.items()
-    )
-    lines.append(
-        f"  train {meta.pairs:,} pairs, {meta.source_tokens:,} source and "
-        f"{meta.target_tokens:,} target tokens{dropped}; "
-        f"valid {report.pairs['valid']:,}, test {report.pairs['test']:,} pairs"
-    )
-    lines.append(f"vocabulary  {_sizes(config, prepared)}")
-    lines += [f"  {side}: {_rates(stats)}" for side, stats in _sides(meta)]
+    texts = [f"{name}: {counts}" for name, counts in report.corpora.items()]
+    texts += [f"{part}: {counts}" for part, counts in report.given.items()]
+    texts += _warnings(config, report)
+    lines = [f"corpus      {texts[0]}", *(f"            {text}" for text in texts[1:])]
+    long = "".join(f", {d.count:,} {reason}" for reason, d in meta.report.dropped.items())
+    lines += [
+        f"train       {meta.pairs:,} pairs, {meta.source_tokens:,} source and "
+        f"{meta.target_tokens:,} target tokens{long and '; left out: ' + long[2:]}",
+        f"held out    {report.pairs['valid']:,} pairs for validation, {report.pairs['test']:,} for "
+        "the test",
+        f"vocabulary  {_sizes(config, prepared)}",
+        *(f"  {side}    {_rates(stats)}" for side, stats in _sides(meta)),
+        f"kept in     {prepared.folder}{', made before' if prepared.reused else ''}",
+    ]
     return "\n".join(lines)
 
 
