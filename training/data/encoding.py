@@ -1,5 +1,6 @@
 """Text to ids for processes that only prepare text: the ids of the tokenizers in the graph."""
 
+import multiprocessing
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -7,6 +8,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from kformer.errors import InputError
+from kformer.quiet import import_tensorflow
 from kformer.subwords.encode import Encoder as SubwordEncoder
 
 
@@ -58,8 +60,14 @@ class _WordEncoder:
     """Words are split in the graph and nowhere else, so this kind alone loads TensorFlow."""
 
     def __init__(self, path: Path):
+        import_tensorflow()
+        import tensorflow as tf
+
         from kformer.text import WordTokenizer
 
+        if multiprocessing.parent_process() is not None:
+            # Every process would take a GPU's memory for itself, and words need none.
+            tf.config.set_visible_devices([], "GPU")
         self._tokenizer = WordTokenizer.load(path)
         self.vocab_size = self._tokenizer.vocab_size
         self.is_byte = np.zeros(self.vocab_size, bool)

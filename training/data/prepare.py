@@ -12,6 +12,7 @@ from itertools import chain
 from pathlib import Path
 
 from kformer.errors import InputError
+from kformer.quiet import import_tensorflow
 from kformer.subwords.adopt import adopt
 from kformer.subwords.learn import byte_model, learn
 from training.config import Config, TokenizerConfig
@@ -165,6 +166,7 @@ def _use(file: Path, target: Path) -> None:
         except ValueError as error:
             raise InputError(f"tokenizer.file: {file}: {error}") from error
     else:
+        import_tensorflow()
         from kformer.text import WordTokenizer
 
         WordTokenizer.load(file)
@@ -185,6 +187,7 @@ def _learn(config: TokenizerConfig, corpus: CleanCorpus, folder: Path) -> None:
 def _learn_one(config: TokenizerConfig, texts: Iterable[str], path: Path) -> None:
     if config.kind == "word":
         # Words are split in the graph and nowhere else.
+        import_tensorflow()
         from kformer.text import WordTokenizer
 
         tokenizer = WordTokenizer.learn(texts, config.vocab_size, config.min_frequency)
@@ -201,13 +204,14 @@ def _refuse_too_long(config: Config, prepared: PreparedText) -> None:
     positions = config.model.max_length
     encoders = prepared.load_encoders()
     for part in ("valid", "test"):
+        where = getattr(config.data, part) or config.data.train
         for number, pair in enumerate(prepared.corpus.pairs(part), 1):
             for encoder, text in zip(encoders, pair, strict=True):
                 length = int(encoder.encode([text])[1][0]) + 1
                 if length > positions:
                     raise InputError(
-                        f"{getattr(config.data, part) or config.data.train}: {part} pair {number} ({text[:60]!r}...) has {length} tokens, the end "
-                        f"included; model.max_length is {positions}"
+                        f"{where}: {part} pair {number} ({text[:60]!r}) has {length} tokens, the "
+                        f"end included; model.max_length is {positions}"
                     )
 
 
