@@ -60,6 +60,10 @@ class MaskedCrossEntropy(keras.losses.Loss):
         # Not `losses * weights`: an infinite loss under padding must not become NaN.
         return tf.reduce_sum(tf.math.multiply_no_nan(losses, weights)), tf.reduce_sum(weights)
 
+    def token_count(self, y_true, sample_weight=None):
+        """The number of tokens, or the sum of their weights: a float32 scalar."""
+        return tf.reduce_sum(token_weights(y_true, sample_weight, self.pad_id))
+
     def get_config(self):
         config = super().get_config()
         return {**config, "label_smoothing": self.label_smoothing, "pad_id": self.pad_id}

@@ -10,17 +10,22 @@ class SequenceModel(keras.Model):
     """A Keras model from ids to logits whose updates are means over target tokens.
 
     Loss and gradients are sums over real target tokens divided by their number over the whole
-    update, all replicas together, so however a batch is padded or split the update is the same.
-    A batch is `(inputs, labels)` or `(inputs, labels, sample_weight)`; `call(inputs)` gives
-    float32 logits (batch, length, vocab_size) for labels (batch, length).
+    update, all replicas and parts together, so however a batch is padded or split the update is
+    the same. A batch is `(inputs, labels)` or `(inputs, labels, sample_weight)`; `call(inputs)`
+    gives float32 logits (batch, length, vocab_size) for labels (batch, length).
 
     Validation reports the plain negative log-likelihood, without label smoothing: its exponential
     is the perplexity.
+
+    Attributes:
+        accumulate: into how many parts `fit` divides each batch, to hold the activations of one
+            at a time; the update is that of the whole batch. Set it before `fit`; default 1.
     """
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
         self.token_loss = keras.metrics.Mean(name="loss")
+        self.accumulate = 1
 
     @property
     def metrics(self):
@@ -29,32 +34,100 @@ class SequenceModel(keras.Model):
         return [self.token_loss, *others]
 
     def train_step(self, data):
-        inputs, labels, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
-        with tf.GradientTape() as tape:
-            logits = self(inputs, training=True)
-            loss, tokens = self._loss_sums(labels, logits, sample_weight)
-            # Replicas' gradients are summed, so each divides by the tokens of all.
-            all_tokens = tf.distribute.get_replica_context().all_reduce("SUM", tokens)
-            scaled = self.optimizer.scale_loss(tf.math.divide_no_nan(loss, all_tokens))
-        gradients = tape.gradient(scaled, self.trainable_weights)
+        batch = keras.utils.unpack_x_y_sample_weight(data)
+        _, labels, sample_weight = batch
+        # Replicas' gradients are summed, so each divides by the tokens of all.
+        tokens = self._checked_loss().token_count(labels, sample_weight)
+        tokens = tf.distribute.get_replica_context().all_reduce("SUM", tokens)
+        if self.accumulate == 1:
+            gradients, logs = self._gradients(batch, tokens)
+        else:
+            gradients, logs = self._accumulated_gradients(batch, tokens)
         self.optimizer.apply(gradients, self.trainable_weights)
-        return self._logs(inputs, labels, logits, sample_weight, loss, tokens)
+        return _for_strategy(logs)
 
     def test_step(self, data):
-        inputs, labels, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
-        logits = self(inputs, training=False)
-        loss, tokens = self._loss_sums(labels, logits, sample_weight, smooth=False)
-        return self._logs(inputs, labels, logits, sample_weight, loss, tokens)
+        batch = keras.utils.unpack_x_y_sample_weight(data)
+        logits = self(batch[0], training=False)
+        loss, tokens = self._checked_loss().sums(batch[1], logits, batch[2], smooth=False)
+        return _for_strategy(self._logs(batch, logits, loss, tokens))
 
-    def _loss_sums(self, labels, logits, sample_weight, smooth=True):
+    def _gradients(self, batch, all_tokens):
+        """What a batch, or a part of it, adds to the update's gradients, and the logs."""
+        inputs, labels, sample_weight = batch
+        with tf.GradientTape() as tape:
+            logits = self(inputs, training=True)
+            loss, tokens = self._checked_loss().sums(labels, logits, sample_weight)
+            scaled = self.optimizer.scale_loss(tf.math.divide_no_nan(loss, all_tokens))
+        gradients = tape.gradient(scaled, self.trainable_weights)
+        return gradients, self._logs(batch, logits, loss, tokens)
+
+    def _accumulated_gradients(self, batch, all_tokens):
+        """The same, one part of the batch after another."""
+        inputs, labels, sample_weight = batch
+        parts = (
+            tf.nest.map_structure(lambda x: _in_parts(x, self.accumulate), inputs),
+            _in_parts(labels, self.accumulate, self.loss.pad_id),
+            None if sample_weight is None else _in_parts(sample_weight, self.accumulate),
+        )
+
+        def add_part(i, sums):
+            part = tf.nest.map_structure(lambda x: None if x is None else x[i], parts)
+            gradients, _ = self._gradients(part, all_tokens)
+            sums = [
+                total if gradient is None else total + gradient
+                for total, gradient in zip(sums, gradients, strict=True)
+            ]
+            return i + 1, sums
+
+        zeros = [tf.zeros(weight.shape, weight.dtype) for weight in self.trainable_weights]
+        _, sums = tf.while_loop(
+            lambda i, _: i < self.accumulate, add_part, (0, zeros), parallel_iterations=1
+        )
+        return sums, self.get_metrics_result()
+
+    def _checked_loss(self) -> MaskedCrossEntropy:
         if not isinstance(self.loss, MaskedCrossEntropy):
             raise ValueError(
                 "`compile` needs a kformer.losses.MaskedCrossEntropy as `loss`; others count "
                 f"padding. Received: loss={self.loss!r}"
             )
-        return self.loss.sums(labels, logits, sample_weight, smooth)
+        return self.loss
 
-    def _logs(self, inputs, labels, logits, sample_weight, loss, tokens):
+    def _logs(self, batch, logits, loss, tokens):
+        inputs, labels, sample_weight = batch
         self.token_loss.update_state(tf.math.divide_no_nan(loss, tokens), sample_weight=tokens)
         logs = self.compute_metrics(inputs, labels, logits, sample_weight)
         return {**logs, "loss": self.token_loss.result()}
+
+    def _maybe_symbolic_build(self, iterator=None, data_batch=None):
+        """Builds optimizer and metrics with what the first replica here is given.
+
+        Keras' own does so with the mean of the batches of all replicas, which fails where their
+        shapes differ, and on several workers always.
+        """
+        if iterator is not None and self._distribute_strategy is not None:
+            for _, _, batches in iterator:
+                data_batch = tf.nest.map_structure(
+                    lambda value: self.distribute_strategy.experimental_local_results(value)[0],
+                    next(batches),
+                )
+                break
+            iterator = None
+        super()._maybe_symbolic_build(iterator, data_batch)
+
+
+def _in_parts(tensor, count, padding_value=0):
+    """(count, rows, ...) of (batch, ...), with rows of padding where they do not come out even."""
+    rows = -(-tf.shape(tensor)[0] // count)
+    missing = count * rows - tf.shape(tensor)[0]
+    padding = [[0, missing], *[[0, 0]] * (tensor.shape.rank - 1)]
+    padded = tf.pad(tensor, padding, constant_values=padding_value)
+    return tf.reshape(padded, [count, rows, *tf.unstack(tf.shape(tensor)[1:])])
+
+
+def _for_strategy(logs):
+    """Logs in the shape in which Keras can take their mean over workers."""
+    if isinstance(tf.distribute.get_strategy(), tf.distribute.MultiWorkerMirroredStrategy):
+        return {name: tf.reshape(value, [1]) for name, value in logs.items()}
+    return logs
