@@ -19,7 +19,7 @@ class RunFolder:
         config.yaml              the run's configuration, every key resolved
         tokenizer/               the vocabularies
         best/model.keras         the model of the best validation so far
-        checkpoints/last.keras   the model and its optimizer at the last validation
+        checkpoints/             what training goes on from if it was stopped
         data/                    the validation and test text, and what was made of the corpus
         logs/                    TensorBoard's event files
         metrics.jsonl            one line of figures each validation
@@ -35,7 +35,7 @@ class RunFolder:
         self.config = self.path / "config.yaml"
         self.tokenizer = self.path / "tokenizer"
         self.best_model = self.path / "best" / "model.keras"
-        self.last_model = self.path / "checkpoints" / "last.keras"
+        self.checkpoints = self.path / "checkpoints"
         self.data = self.path / "data"
         self.corpus_report = self.data / "report.json"
         self.tokens_meta = self.data / "tokens.json"

@@ -8,6 +8,9 @@ from kformer.schedules import InverseSqrtSchedule, LinearSchedule, NoamSchedule
 from kformer.text import Tokenizers
 from training.config import Config, ModelConfig
 
+# What mixed precision in float16 is usually begun with.
+_FIRST_LOSS_SCALE = 2.0**15
+
 
 def build_model(config: ModelConfig, tokenizers: Tokenizers, dtype: str) -> Transformer:
     """A new model for these vocabularies; its settings are the keys of `config`."""
@@ -28,6 +31,7 @@ def build_optimizer(config: Config, dtype: str) -> keras.optimizers.Optimizer:
     options = {
         "global_clipnorm": train.clip_norm,
         "weight_decay": train.weight_decay or None,
+        "loss_scale": _FIRST_LOSS_SCALE if dtype == "mixed_float16" else None,
     }
     if train.optimizer == "adam":
         return Adam(rate, **options)

@@ -181,14 +181,24 @@ class TrainConfig:
         label_smoothing: Share of the target probability spread over the vocabulary.
         weight_decay: Share of each weight, times the learning rate, taken off at each update.
         clip_norm: Longest global gradient; longer ones are scaled down. Null: never.
-        validate_every: Updates between validations (loss, BLEU, samples, checkpoints).
-        patience: Stop after so many validations without a better BLEU. Null: never.
+        accumulate: Into how many parts a batch is divided to need less memory; the update is that
+            of the whole batch.
+        strategy: none (one device), mirrored (all GPUs of this machine) or multi_worker (several
+            machines). A batch is shared out, so the update stays the same.
+        validate_every: Updates between validations (loss, BLEU, samples, a checkpoint).
+        save_every: Updates between further checkpoints within a round. Null: none.
+        keep_checkpoints: How many checkpoints are kept.
+        best_by: The figure of a validation that says which model is the best: bleu, chrf or loss.
+        patience: Stop after so many validations without a better model. Null: never.
+        max_left_out: Stop after so many updates in a row whose gradient is no number; such updates
+            never reach the weights.
         max_minutes: Stop in time to be done, test score included, so many minutes after the
             start. Null: never.
         precision: float32, mixed_bfloat16, mixed_float16, or auto: bfloat16 where the hardware
             multiplies it faster (AMX or AVX512-BF16 CPUs, Ampere or newer GPUs).
         jit_compile: Compile training steps with XLA, once for each shape of batch: faster on many
             GPUs, slower on CPUs. Needs data.static_shapes.
+        deterministic: Use only operations that repeat bit for bit, also on GPUs; slower there.
         seed: Seed of weights, batches and dropout.
     """
 
@@ -201,11 +211,18 @@ class TrainConfig:
     label_smoothing: float = 0.1
     weight_decay: float = 0.2
     clip_norm: float | None = None
+    accumulate: int = 1
+    strategy: Literal["none", "mirrored", "multi_worker"] = "none"
     validate_every: int = 390
+    save_every: int | None = None
+    keep_checkpoints: int = 3
+    best_by: Literal["bleu", "chrf", "loss"] = "bleu"
     patience: int | None = None
+    max_left_out: int = 20
     max_minutes: float | None = None
     precision: Literal["auto", "float32", "mixed_bfloat16", "mixed_float16"] = "auto"
     jit_compile: bool = False
+    deterministic: bool = False
     seed: int = 1
 
 
@@ -244,7 +261,7 @@ def add_sections(parser: jsonargparse.ArgumentParser) -> None:
 
 
 def config_file(preset: str) -> Path:
-    """The file of a preset's name, or of a path that ends in .yaml or .yml.
+    """The file of a preset's name, of a run folder, or of a path that ends in .yaml or .yml.
 
     Raises:
         InputError: there is neither.
@@ -253,10 +270,12 @@ def config_file(preset: str) -> Path:
     if preset in known:
         return PRESETS / f"{preset}.yaml"
     path = Path(preset)
+    if (path / "config.yaml").is_file():
+        return path / "config.yaml"
     if path.suffix not in (".yaml", ".yml"):
         raise InputError(
             f"unknown preset {preset!r}{nearest(preset, known)} Presets: {', '.join(known)}; "
-            "a configuration file must end in .yaml"
+            "a configuration file must end in .yaml, a run folder must hold config.yaml"
         )
     if not path.is_file():
         raise InputError(f"{path}: no such configuration file")
@@ -344,6 +363,8 @@ def check(config: Config) -> Config:
         (model, "d_model"), (model, "num_heads"), (model, "d_ff"), (model, "num_encoder_layers"),
         (model, "num_decoder_layers"), (train, "updates"), (train, "batch_tokens"),
         (train, "warmup_updates"), (train, "validate_every"), (train, "patience"),
+        (train, "accumulate"), (train, "save_every"), (train, "keep_checkpoints"),
+        (train, "max_left_out"),
     ):  # fmt: skip
         value = getattr(section, key)
         if value is not None and value < 1:
@@ -459,6 +480,28 @@ def _refuse_null(section: str, keys: dict[str, Any], where: str = "") -> None:
     for key, value in keys.items():
         if value is None and NoneType not in get_args(types[key]):
             raise InputError(f"{where}{section}.{key} must not be null")
+
+
+MAY_CHANGE = {
+    "data.cache", "train.updates", "train.save_every", "train.keep_checkpoints", "train.patience",
+    "train.max_left_out", "train.max_minutes", "train.accumulate", "train.strategy",
+    "scoring.samples",
+}  # fmt: skip
+"""Keys that a run may go on with other values of."""
+
+
+def differences(old: Config, new: Config) -> list[str]:
+    """Where a run that goes on would be another: each key with both values."""
+    found = []
+    for section in SECTIONS:
+        for key in dataclasses.fields(SECTIONS[section]):
+            before, after = (getattr(getattr(config, section), key.name) for config in (old, new))
+            name = f"{section}.{key.name}"
+            # A run knows what `auto` became.
+            same = before == after or (name == "train.precision" and after == "auto")
+            if not same and name not in MAY_CHANGE:
+                found.append(f"{name} {before!r}, here {after!r}")
+    return found
 
 
 def to_yaml(config: Config) -> str:

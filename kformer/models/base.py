@@ -3,7 +3,7 @@
 import keras
 import tensorflow as tf
 
-from kformer.losses import MaskedCrossEntropy
+from kformer.losses import MaskedCrossEntropy, token_weights
 
 
 class SequenceModel(keras.Model):
@@ -60,7 +60,11 @@ class SequenceModel(keras.Model):
             loss, tokens = self._checked_loss().sums(labels, logits, sample_weight)
             scaled = self.optimizer.scale_loss(tf.math.divide_no_nan(loss, all_tokens))
         gradients = tape.gradient(scaled, self.trainable_weights)
-        return gradients, self._logs(batch, logits, loss, tokens)
+        # An update that is left out for its gradients must not ruin a round's figures.
+        counted = tf.cast(tf.math.is_finite(loss), tf.float32)
+        shown = counted * token_weights(labels, sample_weight, self.loss.pad_id)
+        loss = tf.math.multiply_no_nan(loss, counted)
+        return gradients, self._logs((inputs, labels, shown), logits, loss, tokens * counted)
 
     def _accumulated_gradients(self, batch, all_tokens):
         """The same, one part of the batch after another."""

@@ -6,6 +6,7 @@ the exact batch, and several workers that compute the same plan can take disjoin
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -17,6 +18,16 @@ from training.data.shapes import Shape, round_up
 from training.data.store import TokenStore
 
 Batch = tuple[tuple[np.ndarray, np.ndarray], np.ndarray]
+
+
+class Shares(NamedTuple):
+    """Which shares of each batch are meant: `own` of `count`. Devices are given one each."""
+
+    count: int = 1
+    own: tuple[int, ...] = (0,)
+
+
+WHOLE = Shares()
 
 _IDS = tf.TensorSpec((None, None), tf.int32)
 _SPEC = ((_IDS, _IDS), _IDS)
@@ -30,6 +41,7 @@ def training_batches(
     corpus_pairs: Sequence[int] | None = None,
     weights: Sequence[float] | None = None,
     shapes: Sequence[Shape] | None = None,
+    shares: Shares = WHOLE,
     start_update: int = 0,
 ) -> tf.data.Dataset:
     """The endless stream of batches of epochs 0, 1, 2, ..., from batch `start_update` on.
@@ -41,6 +53,7 @@ def training_batches(
             order each time.
         max_tokens, seed, corpus_pairs, weights, shapes: See `plan_epoch`. For epochs whose
             lengths differ, shapes must hold the longest that may come: `choose_shapes(longest=)`.
+        shares: Which shares of each batch to give, one after another; by default all of it.
         start_update: How many batches of the stream were used before.
 
     Returns:
@@ -71,14 +84,18 @@ def training_batches(
         for epoch in count():
             pairs = store.epoch(epoch)
             epoch_plan = plan(pairs, epoch)
-            yield from _assembled(pairs, epoch_plan, skip)
+            yield from _assembled(pairs, epoch_plan, shares, skip)
             skip = max(0, skip - len(epoch_plan))
 
     return _dataset(batches)
 
 
 def evaluation_batches(
-    store: TokenStore, *, max_tokens: int, shapes: Sequence[Shape] | None = None
+    store: TokenStore,
+    *,
+    max_tokens: int,
+    shapes: Sequence[Shape] | None = None,
+    shares: Shares = WHOLE,
 ) -> tf.data.Dataset:
     """Every pair once, in order of length, the same each time; its cardinality is known.
 
@@ -86,6 +103,7 @@ def evaluation_batches(
         store: The pairs.
         max_tokens, shapes: See `plan_epoch`. With the shapes of the training, all batches of a
             run are of these shapes: choose them to hold the longest of these pairs too.
+        shares: See `training_batches`.
 
     Raises:
         InputError: If an argument is out of range, or a pair fits no shape.
@@ -93,8 +111,9 @@ def evaluation_batches(
     plan = plan_evaluation(
         store.source_lengths, store.target_lengths, max_tokens=max_tokens, shapes=shapes
     )
-    dataset = _dataset(lambda: _assembled(store, plan))
-    return dataset.apply(tf.data.experimental.assert_cardinality(len(plan)))
+    dataset = _dataset(lambda: _assembled(store, plan, shares))
+    elements = len(plan) * len(shares.own)
+    return dataset.apply(tf.data.experimental.assert_cardinality(elements))
 
 
 def assemble(store: TokenStore, indices: np.ndarray, shape: Shape | None = None) -> Batch:
@@ -102,7 +121,7 @@ def assemble(store: TokenStore, indices: np.ndarray, shape: Shape | None = None)
 
     Args:
         store: The pairs.
-        indices: Which of them, (rows,).
+        indices: Which of them, (rows,); none give a row of padding.
         shape: What to pad to; rows beyond the pairs are all padding. None has a row for each
             pair, and widths are the longest lengths rounded up to `WIDTH_MULTIPLE`.
 
@@ -112,7 +131,7 @@ def assemble(store: TokenStore, indices: np.ndarray, shape: Shape | None = None)
         target tokens; `labels` (rows, target width) are the target tokens and END. The rest is
         PAD.
     """
-    rows, source_width, target_width = shape or (len(indices), None, None)
+    rows, source_width, target_width = shape or (max(len(indices), 1), None, None)
     source, source_lengths = _gather(
         store.source_tokens, store.source_offsets, indices, rows, source_width
     )
@@ -134,7 +153,7 @@ def _gather(
     """Tokens padded to int32 (rows, width) with room for one more, and how many (pairs,)."""
     starts = offsets[indices]
     lengths = offsets[indices + 1] - starts
-    ids = np.full((rows, width or round_up(lengths.max() + 1)), PAD_ID, np.int32)
+    ids = np.full((rows, width or round_up(lengths.max(initial=0) + 1)), PAD_ID, np.int32)
     # Row by row, the place of each token in the flat array: its row's start, then one by one.
     before = np.cumsum(lengths) - lengths
     places = np.repeat(starts - before, lengths) + np.arange(lengths.sum())
@@ -143,9 +162,14 @@ def _gather(
     return ids, lengths
 
 
-def _assembled(store: TokenStore, plan: Plan, skip: int = 0) -> Iterator[Batch]:
+def _assembled(store: TokenStore, plan: Plan, shares: Shares, skip: int = 0) -> Iterator[Batch]:
     for i in range(skip, len(plan)):
-        yield assemble(store, plan[i], plan.shape(i))
+        shape = plan.shape(i)
+        if shape is not None:
+            shape = shape._replace(rows=-(-shape.rows // shares.count))
+        for number in shares.own:
+            # Every count-th pair, so that all shares are of like lengths.
+            yield assemble(store, plan[i][number :: shares.count], shape)
 
 
 def _dataset(batches: Callable[[], Iterator[Batch]]) -> tf.data.Dataset:

@@ -1,0 +1,142 @@
+"""Checkpoints: all that a training needs to go on as if nothing had happened, on disk."""
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+
+from kformer.errors import InputError
+
+_VARIABLES, _STATE = "variables.npz", "state.json"
+
+
+class Checkpoint(NamedTuple):
+    """What was saved: arrays of variables by group, and the state of everything else."""
+
+    path: Path
+    variables: dict[str, list[np.ndarray]]
+    state: dict[str, Any]
+
+
+def save_checkpoint(
+    folder: Path,
+    update: int,
+    variables: dict[str, Sequence[keras.Variable]],
+    state: dict[str, Any],
+    keep: int,
+) -> Path:
+    """Writes a checkpoint, whole or not at all, and removes the oldest beyond `keep`.
+
+    Args:
+        folder: where checkpoints lie, one folder each.
+        update: names it.
+        variables: groups of variables, saved in their order.
+        state: fit for JSON.
+        keep: how many are kept, this one included.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"update-{update:08}"
+    partial = folder / f".{path.name}.{secrets.token_hex(4)}.partial"
+    partial.mkdir()
+    try:
+        arrays = {
+            f"{group}.{i:05}": variable.numpy()
+            for group, members in variables.items()
+            for i, variable in enumerate(members)
+        }
+        with (partial / _VARIABLES).open("wb") as file:
+            np.savez(file, **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        content = {**state, "sha256": _hash(partial / _VARIABLES)}
+        (partial / _STATE).write_text(json.dumps(content, indent=1) + "\n", "utf-8")
+        if path.exists():
+            shutil.rmtree(path)
+        partial.rename(path)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    for old in _newest_first(folder)[keep:]:
+        shutil.rmtree(old, ignore_errors=True)
+    return path
+
+
+def latest_checkpoint(folder: Path) -> Checkpoint | None:
+    """The newest checkpoint that is whole; says on standard error which are not.
+
+    Args:
+        folder: where checkpoints lie.
+    """
+    for path in _newest_first(folder):
+        try:
+            return read_checkpoint(path)
+        except InputError as error:
+            print(f"warning: {error}; taking the one before", file=sys.stderr)
+    return None
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """One checkpoint.
+
+    Raises:
+        InputError: it is missing, cut off or changed.
+    """
+    try:
+        state = json.loads((path / _STATE).read_text("utf-8"))
+        if state.pop("sha256") != _hash(path / _VARIABLES):
+            raise ValueError("its variables are not those that were saved")
+        variables: dict[str, list[np.ndarray]] = {}
+        with np.load(path / _VARIABLES) as arrays:
+            for name in sorted(arrays.files):
+                variables.setdefault(name.rpartition(".")[0], []).append(arrays[name])
+    except (OSError, ValueError, KeyError, AttributeError) as error:
+        raise InputError(f"{path}: is no whole checkpoint ({error})") from error
+    return Checkpoint(path, variables, state)
+
+
+def all_checkpoints(folder: Path) -> list[Path]:
+    """The folders of all checkpoints, the oldest first."""
+    return _newest_first(folder)[::-1]
+
+
+def assign(variables: Sequence[keras.Variable], arrays: Sequence[np.ndarray], where: Path) -> None:
+    """Gives variables the values of a checkpoint.
+
+    Raises:
+        InputError: they are of other shapes.
+    """
+    shapes = [tuple(variable.shape) for variable in variables]
+    saved = [array.shape for array in arrays]
+    if shapes != saved:
+        raise InputError(
+            f"{where}: is of another model ({len(saved)} variables, here {len(shapes)}; "
+            f"{_first_difference(shapes, saved)})"
+        )
+    for variable, array in zip(variables, arrays, strict=True):
+        variable.assign(array)
+
+
+def _first_difference(shapes: list, saved: list) -> str:
+    for here, there in zip(shapes, saved, strict=False):
+        if here != there:
+            return f"one has the shape {there}, here {here}"
+    return "some are missing on one side"
+
+
+def _newest_first(folder: Path) -> list[Path]:
+    with contextlib.suppress(FileNotFoundError):
+        return sorted(folder.glob("update-*"), key=lambda path: path.name, reverse=True)
+    return []
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,224 @@
+"""The updates of a run, from wherever it is to its end."""
+
+import math
+from functools import partial
+
+import keras
+import tensorflow as tf
+
+from kformer.errors import InputError
+from kformer.graph import TranslationGraph
+from kformer.models.base import SequenceModel
+from kformer.run_folder import RunFolder
+from kformer.text import Tokenizers
+from kformer.translator import Translator
+from training.callbacks.keep import Files, Keeper
+from training.callbacks.measure import Samples, Throughput, TranslationScores
+from training.callbacks.metrics_file import MetricsFile
+from training.callbacks.progress import Progress
+from training.callbacks.stopping import (
+    FiniteGuard,
+    PatienceLimit,
+    Signals,
+    TimeLimit,
+    UpdateLimit,
+)
+from training.callbacks.tensorboard import TensorBoardLog
+from training.checkpoints import Checkpoint
+from training.config import Config
+from training.data.batches import Shares, evaluation_batches, training_batches
+from training.data.encoding import load_encoders
+from training.data.prepare import PreparedText
+from training.data.rows import Pair
+from training.data.sampling import SampledStore
+from training.data.shapes import Shape, choose_shapes
+from training.devices import Devices
+
+_BEST = {"bleu": ("val_bleu", True), "chrf": ("val_chrf", True), "loss": ("val_loss", False)}
+
+
+class Fit:
+    """Trains a model in a run folder.
+
+    Args:
+        config: what to train.
+        run: where it is kept.
+        model: compiled with `metrics`, its optimizer built.
+        metrics: the training metrics of `compile`.
+        tokenizers: of the run.
+        prepared: its text.
+        devices: what it runs on.
+        began: when the run started, by `time.perf_counter`.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        run: RunFolder,
+        model: SequenceModel,
+        metrics: list[keras.metrics.Metric],
+        tokenizers: Tokenizers,
+        prepared: PreparedText,
+        devices: Devices,
+        began: float,
+    ):
+        self.config = config
+        self.run = run
+        self.model = model
+        self.prepared = prepared
+        self.devices = devices
+        self.throughput = Throughput()
+        self._shapes = _shapes(config, prepared) if config.data.static_shapes else None
+        self._store = prepared.train
+        if config.tokenizer.sampling is not None:
+            self._store = _sampled(config, prepared, run)
+        settings = config.train
+        self.keeper = Keeper(
+            run,
+            _BEST[settings.best_by],
+            [model.token_loss, *metrics],
+            {"throughput": self.throughput, "files": Files(run)},
+            settings.validate_every,
+            settings.save_every,
+            settings.keep_checkpoints,
+        )
+        self.keeper.set_model(model)
+        self._tensorboard, self._callbacks = self._make_callbacks(tokenizers, began)
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Goes on from a checkpoint.
+
+        Raises:
+            InputError: it is of another model.
+        """
+        self.keeper.restore(checkpoint)
+
+    def __call__(self) -> None:
+        """Trains to the end.
+
+        Raises:
+            TrainingInterrupt: a signal ended it; a checkpoint is saved.
+            InputError: it diverged or ran out of memory; earlier checkpoints are kept.
+        """
+        keeper, settings = self.keeper, self.config.train
+        # `UpdateLimit` ends training; updates that are left out take batches, too.
+        rounds = 2 * math.ceil(settings.updates / settings.validate_every)
+        try:
+            with Signals(keeper, self.devices.any_of) as signals:
+                done = keeper.batches % settings.validate_every
+                if done:
+                    # What is left of the round that the checkpoint is from.
+                    self._fit(1, settings.validate_every - done, signals)
+                if not done or not self.model.stop_training:
+                    self._fit(rounds, settings.validate_every, signals)
+        except tf.errors.ResourceExhaustedError as error:
+            (source, target), _ = self.batch_at(keeper.batches)
+            raise InputError(
+                f"out of memory at a batch of {source.shape} source and {target.shape} target "
+                "positions: lower train.batch_tokens, or raise train.accumulate. Checkpoints "
+                "from before are kept"
+            ) from error
+        finally:
+            self._tensorboard.close()
+            if self._store is not self.prepared.train:
+                self._store.close()
+
+    def batch_at(self, number: int) -> tuple:
+        """The whole batch of a number, from 0, as training is given it."""
+        batches = self._training_batches(number)
+        return next(batches.as_numpy_iterator())
+
+    def _fit(self, rounds: int, round_batches: int, signals: Signals) -> None:
+        first = self.keeper.batches // self.config.train.validate_every
+        valid = partial(
+            evaluation_batches,
+            self.prepared.valid,
+            max_tokens=self.config.train.batch_tokens,
+            shapes=self._shapes,
+        )
+        self.model.fit(
+            self.devices.distribute(
+                lambda shares: self._training_batches(self.keeper.batches, shares)
+            ),
+            validation_data=self.devices.distribute(lambda shares: valid(shares=shares)),
+            validation_steps=int(valid().cardinality()),
+            steps_per_epoch=round_batches,
+            initial_epoch=first,
+            epochs=first + rounds,
+            callbacks=[*self._callbacks, signals],
+            shuffle=False,
+            verbose=0,
+        )
+
+    def _training_batches(self, start: int, shares: Shares | None = None) -> tf.data.Dataset:
+        return training_batches(
+            self._store,
+            max_tokens=self.config.train.batch_tokens,
+            seed=self.config.train.seed,
+            corpus_pairs=self.prepared.train.meta.corpus_pairs,
+            weights=self.config.data.weights,
+            shapes=self._shapes,
+            shares=shares or Shares(),
+            start_update=start,
+        )
+
+    def _make_callbacks(
+        self, tokenizers: Tokenizers, began: float
+    ) -> tuple[TensorBoardLog, list[keras.callbacks.Callback]]:
+        """In order: those that measure, then those that keep and show what was measured."""
+        settings, run, keeper = self.config.train, self.run, self.keeper
+        scores = TranslationScores(
+            Translator(TranslationGraph(self.model, tokenizers)),
+            [Pair(*pair) for pair in run.pairs("valid")],
+            self.config.scoring.bleu_tokenize,
+        )
+        samples = Samples(scores, run, self.config.scoring.samples)
+        tensorboard = TensorBoardLog(run, samples)
+        callbacks = [
+            UpdateLimit(settings.updates),
+            self.throughput,
+            scores,
+            samples,
+            MetricsFile(run),
+            keeper,
+            FiniteGuard(
+                settings.max_left_out,
+                self.batch_at,
+                lambda ids: [text.decode() for text in tokenizers.source.detokenize(ids).numpy()],
+                keeper,
+            ),
+            Progress(settings.updates, samples, keeper),
+            tensorboard,
+        ]
+        if settings.max_minutes is not None:
+            test_sources = [source for source, _ in run.pairs("test")]
+            callbacks.append(TimeLimit(60 * settings.max_minutes, began, scores, test_sources))
+        if settings.patience is not None:
+            callbacks.append(PatienceLimit(settings.patience, keeper))
+        return tensorboard, callbacks
+
+
+def _shapes(config: Config, prepared: PreparedText) -> tuple[Shape, ...]:
+    """Few shapes that hold every pair of training and of validation."""
+    train, valid = prepared.train, prepared.valid
+    limit = config.data.max_length + 1
+    return choose_shapes(
+        train.source_lengths,
+        train.target_lengths,
+        max_tokens=config.train.batch_tokens,
+        longest=(
+            max(limit, int(valid.source_lengths.max())),
+            max(limit, int(valid.target_lengths.max())),
+        ),
+    )
+
+
+def _sampled(config: Config, prepared: PreparedText, run: RunFolder) -> SampledStore:
+    return SampledStore(
+        partial(prepared.corpus.pairs, "train"),
+        partial(load_encoders, prepared.tokenizer),
+        prepared.train,
+        config.tokenizer.sampling,
+        config.train.seed,
+        run.data / "sampled",
+    )
