@@ -1,6 +1,7 @@
 """How every command line ends: a status, and what the user can put right in one line."""
 
 import contextlib
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -23,6 +24,10 @@ def run_command(command: Callable[[], int]) -> int:
         # Python has none of these where the shell closed it (`>&-`).
         if sys.stdout is None:
             raise InputError("standard output is closed; send it to a file or to /dev/null")
+        for stream in (sys.stdout, sys.stderr):
+            # What the user's encoding does not have is escaped: text is no reason to fail.
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
         return command()
     except InputError as error:
         return _refuse(str(error))
@@ -49,5 +54,5 @@ def leave(status: int) -> NoReturn:
 
 def _refuse(message: str) -> int:
     if sys.stderr is not None:
-        print(f"error: {message}", file=sys.stderr)
+        print(f"error: {' '.join(message.splitlines())}", file=sys.stderr)
     return 2

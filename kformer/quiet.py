@@ -4,6 +4,8 @@ import os
 import sys
 import tempfile
 
+_OURS = "KFORMER_SET_LOG_LEVEL"
+
 
 def import_tensorflow() -> None:
     """Imports TensorFlow for a command line, whose users' own messages should be seen.
@@ -12,9 +14,11 @@ def import_tensorflow() -> None:
     all. What it prints while it loads knows no level: that is held back, and shown if loading
     fails.
     """
-    if "tensorflow" in sys.modules or "TF_CPP_MIN_LOG_LEVEL" in os.environ:
+    level = os.environ.get("TF_CPP_MIN_LOG_LEVEL")
+    # Processes that this one started have the level from here, not from the user.
+    if "tensorflow" in sys.modules or level not in (None, os.environ.get(_OURS)):
         return
-    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = os.environ[_OURS] = "3"
     if sys.stderr is None:  # Closed by the shell: there is nothing to hold back.
         import tensorflow  # noqa: F401
         import tensorflow_text  # noqa: F401

@@ -19,6 +19,9 @@ from kformer.errors import InputError
 
 PRESETS = Path(__file__).resolve().parent / "presets"
 DEFAULT_PRESET = "small"
+_LARGEST_VOCABULARY = 1_000_000
+_MOST_OFTEN = 1000
+"""Times an epoch may see a pair."""
 
 
 @dataclass(frozen=True)
@@ -106,12 +109,12 @@ class TokenizerConfig:
             Bytes take 260.
         joint: One vocabulary for both languages, or one each.
         min_frequency: Words seen less often are unknown (kind word only).
-        sample: Most lines it is learned from, drawn at random; memory grows with them.
+        sample: Most lines subwords are learned from, drawn at random; memory grows with them.
         sampling: Split the training text another way each epoch (subword regularisation). For bpe
             the share of merges left out, such as 0.1; for unigram the inverse temperature, such as
             0.2: the lower, the more varied. Null: the likeliest way, always.
-        file: Use this vocabulary and learn none: any SentencePiece .model, or what a run has in
-            tokenizer/; SOURCE,TARGET for one each.
+        file: Use this vocabulary and learn none, whatever kind and vocab_size say: any
+            SentencePiece .model, or what a run has in tokenizer/. SOURCE,TARGET if not joint.
     """
 
     kind: Literal["unigram", "bpe", "character", "byte", "word"] = "unigram"
@@ -355,6 +358,7 @@ def check(config: Config) -> Config:
     """
     for name in SECTIONS:
         _refuse_null(name, vars(getattr(config, name)))
+    _check_values(config)
     data, cleaning, tokenizer = config.data, config.cleaning, config.tokenizer
     model, train = config.model, config.train
     for section, key in (
@@ -400,9 +404,10 @@ def check(config: Config) -> Config:
         raise InputError(
             "train.jit_compile needs data.static_shapes: each shape of batch is compiled anew"
         )
-    if tokenizer.vocab_size >= 2**31:
+    if tokenizer.vocab_size > _LARGEST_VOCABULARY:
         raise InputError(
-            f"tokenizer.vocab_size must be below 2**31. Received: {tokenizer.vocab_size}"
+            f"tokenizer.vocab_size must be at most {_LARGEST_VOCABULARY:,}. "
+            f"Received: {tokenizer.vocab_size:,}"
         )
     if train.seed >= 2**32:
         raise InputError(f"train.seed must be below 2**32. Received: {train.seed}")
@@ -433,11 +438,24 @@ def check(config: Config) -> Config:
     return config
 
 
+def _check_values(config: Config) -> None:
+    """What holds for every key: finite numbers that machines can count to, and names of files."""
+    for name in SECTIONS:
+        for key, value in vars(getattr(config, name)).items():
+            for item in value if isinstance(value, list) else [value]:
+                if isinstance(item, float) and not math.isfinite(item):
+                    raise InputError(f"{name}.{key} must be a finite number. Received: {value}")
+                if isinstance(item, int) and key != "seed" and abs(item) >= 2**31:
+                    raise InputError(f"{name}.{key} must be below 2**31. Received: {value}")
+                if isinstance(item, str) and (not item or "\0" in item):
+                    raise InputError(f"{name}.{key} must be a name. Received: {value!r}")
+            if value == []:
+                raise InputError(f"{name}.{key} must not be an empty list")
+
+
 def _check_corpora(data: DataConfig) -> None:
     for key in ("train", "valid", "test"):
         corpora = getattr(data, key)
-        if corpora is not None and not all([corpora, *corpora]):
-            raise InputError(f"data.{key} must name a corpus. Received: {corpora!r}")
         if isinstance(corpora, list) and len(set(corpora)) < len(corpora):
             raise InputError(
                 f"data.{key} must name each corpus once (data.weights repeats them). "
@@ -451,15 +469,17 @@ def _check_corpora(data: DataConfig) -> None:
             "data.weights must hold a number for each corpus of data.train. "
             f"Received: {len(data.weights)} for {len(corpora)}"
         )
-    if not all(0 < weight < math.inf for weight in data.weights):
-        raise InputError(f"data.weights must be above 0. Received: {data.weights}")
+    if not all(0 < weight <= _MOST_OFTEN for weight in data.weights):
+        raise InputError(
+            f"data.weights must be above 0 and at most {_MOST_OFTEN}. Received: {data.weights}"
+        )
 
 
 def _check_files(tokenizer: TokenizerConfig) -> None:
-    if tokenizer.file is not None and tokenizer.joint != ("," not in tokenizer.file):
+    if tokenizer.file is not None and not tokenizer.joint and tokenizer.file.count(",") != 1:
         raise InputError(
-            "tokenizer.file must name one file, or SOURCE,TARGET with tokenizer.joint false. "
-            f"Received: {tokenizer.file!r} and {str(tokenizer.joint).lower()}"
+            "tokenizer.file must be SOURCE,TARGET where tokenizer.joint is false. "
+            f"Received: {tokenizer.file!r}"
         )
 
 

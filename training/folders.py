@@ -51,7 +51,9 @@ def making_folder(path: Path, overwrite: bool) -> Iterator[Path]:
         else:
             partial.rename(path)
     except OSError as error:
-        raise InputError(f"{error.filename or path}: {error.strerror}") from error
+        # Of a copy that failed, the first is where it came from.
+        where = error.filename2 or error.filename or path
+        raise InputError(f"{where}: {error.strerror}") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
         if not path.exists():

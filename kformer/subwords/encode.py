@@ -1,7 +1,6 @@
 """Texts to ids through the SentencePiece package, for processes that do without TensorFlow."""
 
 import itertools
-import threading
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -9,11 +8,7 @@ import sentencepiece
 from sentencepiece.sentencepiece_model_pb2 import ModelProto, TrainerSpec
 
 from kformer.subwords.pieces import SPACE_MARK, TYPED_SPACE_MARK, check_reserved
-
-# A seed that SentencePiece takes for "any".
-_NO_SEED = 2**32 - 1
-# The seed is one for all threads of a process.
-_sampling = threading.Lock()
+from kformer.subwords.sample import Sampler
 
 
 class Encoder:
@@ -29,6 +24,7 @@ class Encoder:
     Attributes:
         vocab_size: number of ids, the reserved ones included.
         is_byte: bool `(vocab_size,)`, the ids that are a byte of a character without a piece.
+        can_sample: whether a text can be cut in several ways: unigrams and BPE.
 
     Example:
         ids, lengths = Encoder(model).encode(["How are you?", "Fine."])
@@ -42,7 +38,9 @@ class Encoder:
         check_reserved(self._processor.id_to_piece(ids))
         self.is_byte = np.array(self._processor.is_byte(ids))
         trainer = ModelProto.FromString(model).trainer_spec
-        self._has_choice = trainer.model_type in (TrainerSpec.UNIGRAM, TrainerSpec.BPE)
+        self.can_sample = trainer.model_type in (TrainerSpec.UNIGRAM, TrainerSpec.BPE)
+        self._model = model
+        self._samplers: dict[float, Sampler] = {}
 
     def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """The ids of texts in normal form, on one core. Adds no start and no end.
@@ -70,19 +68,16 @@ class Encoder:
                 2018, arXiv:1804.10959): 0 makes all equally likely, and the larger it is the
                 nearer they are to those of `encode`. Of BPE the probability of leaving out a
                 merge (Provilkov et al. 2020, arXiv:1910.13267): 0 gives those of `encode`.
-            seed: any integer.
+            seed: an integer not below 0.
 
         Returns:
             As `encode`.
         """
-        if not self._has_choice:
+        if not self.can_sample:
             return self.encode(texts)
-        with _sampling:
-            sentencepiece.set_random_generator_seed(seed % _NO_SEED)
-            ids = self._processor.encode(
-                _spelled(texts), num_threads=1, enable_sampling=True, nbest_size=-1, alpha=alpha
-            )
-        return _flat(ids)
+        if alpha not in self._samplers:
+            self._samplers[alpha] = Sampler(self._model, alpha)
+        return self._samplers[alpha](*self.encode(texts), seed)
 
 
 def load(model: bytes) -> sentencepiece.SentencePieceProcessor:

@@ -109,7 +109,7 @@ def learn(
             raise
         raise InputError(
             f"vocab_size must be at least {too_small[2]} for these texts (4 reserved ids, 256 "
-            f"bytes and their characters): raise it or lower character_coverage. "
+            f"bytes and their characters): raise it. "
             f"Received: {vocab_size}"
         ) from error
 

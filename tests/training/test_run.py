@@ -98,7 +98,7 @@ def test_a_corpus_without_a_pair_is_named(refusal, write, content):
 def test_a_corpus_of_too_long_pairs_only_is_refused_by_the_limit(refusal, write):
     spec = write("text.tsv", TSV)
     text = refusal("--run", "r", f"--data.train={spec}", "--data.max_length=1")
-    assert "max_length=1" in text and "too long" in text
+    assert "data.max_length is 1" in text and "too long" in text
 
 
 def test_a_vocabulary_too_small_is_refused(refusal, write):

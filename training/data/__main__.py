@@ -48,7 +48,7 @@ def _run(arguments: list[str]) -> int:
     with making_folder(folder, parsed.overwrite) as made:
         for part in PARTS:
             shutil.copyfile(prepared.corpus.text(part), made / f"{part}.tsv")
-        (made / "report.txt").write_text(report + "\n", "utf-8")
+        (made / "report.txt").write_text(report + "\n", "utf-8", "backslashreplace")
         shutil.copyfile(prepared.corpus.folder / "report.json", made / "report.json")
         shutil.copytree(prepared.tokenizer, made / "tokenizer")
         if plots := find_spec("matplotlib") is not None:

@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from kformer.errors import InputError
+from training.data.progress import OUTPUT
 
 # A file that changed this recently may change again without its time telling, in seconds.
 _UNSETTLED = 2.0
+
+_MARK = ".partial-"
 
 
 def default_cache() -> Path:
@@ -60,8 +63,9 @@ class Cache:
         if folder.is_dir():
             return folder, True
         self._remove_leftovers()
-        owner = f"{socket.gethostname()}-{os.getpid()}"
-        partial = self.root / f".{folder.name}.{owner}-{secrets.token_hex(4)}.partial"
+        partial = (
+            self.root / f".{folder.name}{_MARK}{_machine()}-{os.getpid()}-{secrets.token_hex(4)}"
+        )
         try:
             with _disk_errors(self.root):
                 partial.mkdir()
@@ -89,19 +93,21 @@ class Cache:
         with path.open("rb") as file:
             content = hashlib.file_digest(file, "blake2b").hexdigest()[:32]
         if time.time() - status.st_mtime > _UNSETTLED:
-            with _disk_errors(self.root):
+            partial = memory.with_suffix(f".{secrets.token_hex(4)}.partial")
+            # It saves time only, and the cache may be there to read from alone.
+            with contextlib.suppress(OSError):
                 memory.parent.mkdir(exist_ok=True)
-                partial = memory.with_suffix(f".{secrets.token_hex(4)}.partial")
                 partial.write_text(json.dumps({"state": state, "hash": content}), "utf-8")
                 partial.replace(memory)
+            with contextlib.suppress(OSError):
+                partial.unlink(missing_ok=True)
         return content
 
     def _remove_leftovers(self) -> None:
         """Removes what processes of this machine that are gone have left."""
-        for partial in self.root.glob(".*.partial"):
-            owner = partial.name.removesuffix(".partial").rpartition(".")[2]
-            host, pid, _ = owner.rsplit("-", 2)
-            if host == socket.gethostname() and not _is_running(int(pid)):
+        for partial in self.root.glob(f".*{_MARK}*"):
+            machine, _, rest = partial.name.rpartition(_MARK)[2].rpartition("-")[0].rpartition("-")
+            if machine == _machine() and rest.isdecimal() and not _is_running(int(rest)):
                 shutil.rmtree(partial, ignore_errors=True)
 
 
@@ -111,11 +117,20 @@ def fingerprint(causes: Any) -> str:
     return hashlib.blake2b(content.encode(), digest_size=10).hexdigest()
 
 
+def _machine() -> str:
+    """Where a process number means what it means here: containers may share a name and a disk."""
+    with contextlib.suppress(OSError):
+        return f"{socket.gethostname()}-{os.stat('/proc/self/ns/pid').st_ino}"
+    return socket.gethostname()
+
+
 @contextlib.contextmanager
 def _disk_errors(root: Path):
     try:
         yield
     except OSError as error:
+        if error.filename == OUTPUT:
+            raise
         raise InputError(
             f"{error.filename or root}: {error.strerror or error}. What is made of a corpus lies "
             f"in {root}; make room there, or name another folder: --data.cache"

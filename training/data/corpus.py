@@ -19,7 +19,7 @@ from training.data.reading.names import Names
 from training.data.reading.pairs import rows_of
 from training.data.reading.sources import Source, embedded_corpora, resolve
 from training.data.report import EXAMPLES, Example, Report
-from training.data.rows import Pair
+from training.data.rows import Pair, Row
 from training.data.seen import SeenHashes
 from training.data.splits import PARTS, Part, Split
 
@@ -97,6 +97,11 @@ def find_sources(data: DataConfig) -> Sources:
         for part in ("valid", "test"):
             specs[part] = specs[part] or [f"{specs['train'][0]}/{part}"]
     specs["train"] = [f"{name}/train" if name in embedded else name for name in specs["train"]]
+    if len(set(specs["train"])) < len(specs["train"]):
+        raise InputError(
+            "data.train must name each corpus once (data.weights repeats them). "
+            f"Received: {specs['train']}"
+        )
     return Sources(
         *(specs[part] and [resolve(name, names) for name in specs[part]] for part in PARTS)
     )
@@ -133,7 +138,8 @@ def clean_corpus(
         _cut(to_cut, hashes, corpus, report)
     else:
         report.pairs["train"] = len(hashes)
-    content = json.dumps(asdict(report), ensure_ascii=False, indent=1)
+    # In ASCII: names of files may have no other spelling.
+    content = json.dumps(asdict(report), indent=1)
     (folder / "report.json").write_text(content + "\n", "utf-8")
     return corpus
 
@@ -167,7 +173,7 @@ def clean_pairs(
     Raises:
         InputError: something in `pairs` is no pair of strings.
     """
-    chunks = (Chunk("pair", rows) for rows in in_chunks(rows_of(pairs)))
+    chunks = (Chunk("pair", rows) for rows in in_chunks(rows_of(pairs), _length))
     cleaned = in_processes(Cleaner(cleaning), chunks, workers=1)
     for chunk in _without_repetitions(cleaned, cleaning.duplicates, SeenHashes()):
         if report is not None:
@@ -196,7 +202,7 @@ def _clean(
         Chunk(f"{part.name}, {part.unit}", rows)
         for source in sources
         for part in source.parts
-        for rows in in_chunks(part.rows())
+        for rows in in_chunks(part.rows(), _length)
     )
     report = Report()
     for chunk in in_processes(cleaner, chunks, workers):
@@ -321,6 +327,10 @@ def _sources_at(text: Path, lines: np.ndarray) -> list[str]:
             for number, line in enumerate(file)
             if number in wanted
         ]
+
+
+def _length(row: Row) -> int:
+    return len(row.source) + len(row.target or "")
 
 
 def _rows(chunk: Cleaned) -> int:

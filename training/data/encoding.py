@@ -18,6 +18,8 @@ class Encoder(Protocol):
     vocab_size: int
     is_byte: np.ndarray
     """Which ids are bytes of characters that have no piece, bool (vocab_size,)."""
+    can_sample: bool
+    """Whether a text can be cut in several ways."""
 
     def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """All ids, int32 (tokens,), and how many each text has, int64 (texts,)."""
@@ -51,9 +53,14 @@ def load_encoders(folder: Path) -> Encoders:
 
 
 def _load(path: Path) -> Encoder:
-    if path.suffix == ".model":
+    if path.suffix != ".model":
+        return _WordEncoder(path)
+    try:
         return SubwordEncoder(path.read_bytes())
-    return _WordEncoder(path)
+    except ValueError as error:
+        raise InputError(
+            f"{path}: is damaged ({error}); delete {path.parent.parent} and start again"
+        ) from error
 
 
 class _WordEncoder:
@@ -71,6 +78,7 @@ class _WordEncoder:
         self._tokenizer = WordTokenizer.load(path)
         self.vocab_size = self._tokenizer.vocab_size
         self.is_byte = np.zeros(self.vocab_size, bool)
+        self.can_sample = False
 
     def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         ids = self._tokenizer.tokenize(list(texts))
@@ -79,4 +87,4 @@ class _WordEncoder:
     def sample(
         self, texts: Sequence[str], alpha: float, seed: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        raise InputError("tokenizer.sampling needs subwords: a word is split one way only")
+        return self.encode(texts)

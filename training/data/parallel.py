@@ -22,10 +22,27 @@ Result = TypeVar("Result")
 _work: Callable[[Any], Any]
 
 
-def in_chunks(items: Iterable[Task], size: int = 4096) -> Iterator[list[Task]]:
-    """The items in lists of a size, the last of what is left."""
-    items = iter(items)
-    while chunk := list(islice(items, size)):
+def in_chunks(
+    items: Iterable[Task], length: Callable[[Task], int], size: int = 4096, most: int = 4_000_000
+) -> Iterator[list[Task]]:
+    """The items in lists.
+
+    Args:
+        items: read once.
+        length: of an item, in characters.
+        size: items of a list.
+        most: characters of a list, unless one item alone has more: long texts must not fill the
+            memory.
+    """
+    chunk: list[Task] = []
+    characters = 0
+    for item in items:
+        chunk.append(item)
+        characters += length(item)
+        if len(chunk) == size or characters >= most:
+            yield chunk
+            chunk, characters = [], 0
+    if chunk:
         yield chunk
 
 

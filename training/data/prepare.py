@@ -20,7 +20,7 @@ from training.data import cleaning, store
 from training.data.cache import Cache, default_cache
 from training.data.corpus import CleanCorpus, Sources, clean_corpus, find_sources
 from training.data.encoding import Encoders, load_encoders
-from training.data.progress import shown
+from training.data.progress import say, shown
 from training.data.rows import Pair
 from training.data.splits import PARTS
 from training.data.store import TokenStore, build_store
@@ -71,11 +71,8 @@ def prepare_text(config: Config) -> PreparedText:
     """
     cache = Cache(config.data.cache or default_cache())
     sources = find_sources(config.data)
-    corpus_folder, _ = cache.folder(
-        "corpus",
-        _causes_of_corpus(config, sources, cache),
-        partial(_clean, config, sources),
-    )
+    causes = _causes_of_corpus(config, sources, cache)
+    corpus_folder, _ = cache.folder("corpus", causes, partial(_clean, config, sources, cache))
     corpus = CleanCorpus(corpus_folder)
     files = _vocabulary_files(config.tokenizer)
     folder, reused = cache.folder(
@@ -91,22 +88,38 @@ def prepare_text(config: Config) -> PreparedText:
         partial(_tokenize, config, corpus, files),
     )
     prepared = PreparedText(corpus, folder, reused)
+    if config.tokenizer.sampling is not None:
+        if not all(encoder.can_sample for encoder in prepared.load_encoders()):
+            raise InputError(
+                "tokenizer.sampling needs unigram or bpe vocabularies: others cut a text in one "
+                "way only"
+            )
     if config.model.positions == "learned":
         _refuse_too_long(config, prepared)
     return prepared
 
 
-def _clean(config: Config, sources: Sources, folder: Path) -> None:
-    _say("reading and cleaning")
+def _clean(config: Config, sources: Sources, cache: Cache, folder: Path) -> None:
+    say("reading and cleaning ...")
+    files = [
+        file for part in PARTS for source in getattr(sources, part) or () for file in source.files
+    ]
+    before = [cache.file_hash(file) for file in files]
     clean_corpus(sources, config.cleaning, config.data.strict, folder)
+    for file, known in zip(files, before, strict=True):
+        if cache.file_hash(file) != known:
+            raise InputError(f"{file}: changed while it was read; start again when it is done")
 
 
 def _causes_of_corpus(config: Config, sources: Sources, cache: Cache) -> dict:
     """All that the cleaned text depends on."""
 
-    def content(source) -> list[str]:
+    def content(source) -> list:
         # What lies in no files is read anew each time.
-        return [cache.file_hash(file) for file in source.files] or [secrets.token_hex(8)]
+        return [
+            [part.name, [cache.file_hash(file) for file in part.files] or secrets.token_hex(8)]
+            for part in source.parts
+        ]
 
     return {
         "version": cleaning.VERSION,
@@ -128,9 +141,9 @@ def _tokenize(config: Config, corpus: CleanCorpus, files: list[Path], folder: Pa
         for name, file in zip(names, files, strict=True):
             _use(file, tokenizer / f"{name}{file.suffix}")
     else:
-        _say("learning the vocabulary")
+        say("learning the vocabulary ...")
         _learn(config.tokenizer, corpus, tokenizer)
-    _say("tokenising")
+    say("tokenising ...")
     load = partial(load_encoders, tokenizer)
     build_store(
         shown(corpus.pairs("train"), "tokenising"),
@@ -139,7 +152,10 @@ def _tokenize(config: Config, corpus: CleanCorpus, files: list[Path], folder: Pa
         config.data.max_length,
         corpus_pairs=corpus.report.corpus_pairs,
     )
-    build_store(corpus.pairs("valid"), load, folder / "valid", _LONGEST_SCORED)
+    try:
+        build_store(corpus.pairs("valid"), load, folder / "valid", _LONGEST_SCORED)
+    except InputError as error:
+        raise InputError(f"validation text: {error}") from error
 
 
 def _vocabulary_files(config: TokenizerConfig) -> list[Path]:
@@ -149,7 +165,8 @@ def _vocabulary_files(config: TokenizerConfig) -> list[Path]:
     files = [Path(name.strip()) for name in names]
     for file in files:
         if not file.is_file():
-            raise InputError(f"tokenizer.file: {file}: no such file")
+            hint = "; two files need tokenizer.joint false" if "," in str(file) else ""
+            raise InputError(f"tokenizer.file: {file}: no such file{hint}")
         if file.suffix not in (".model", ".txt"):
             raise InputError(
                 f"tokenizer.file: {file}: must be a .model of SentencePiece or a .txt of words"
@@ -185,6 +202,14 @@ def _learn(config: TokenizerConfig, corpus: CleanCorpus, folder: Path) -> None:
 
 
 def _learn_one(config: TokenizerConfig, texts: Iterable[str], path: Path) -> None:
+    try:
+        _learn_into(config, texts, path)
+    except InputError as error:
+        # Its arguments are named like the keys.
+        raise InputError(f"tokenizer.{error}") from error
+
+
+def _learn_into(config: TokenizerConfig, texts: Iterable[str], path: Path) -> None:
     if config.kind == "word":
         # Words are split in the graph and nowhere else.
         import_tensorflow()
@@ -213,7 +238,3 @@ def _refuse_too_long(config: Config, prepared: PreparedText) -> None:
                         f"{where}: {part} pair {number} ({text[:60]!r}) has {length} tokens, the "
                         f"end included; model.max_length is {positions}"
                     )
-
-
-def _say(doing: str) -> None:
-    print(f"{doing} ...", flush=True)

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
+OUTPUT = "output"
 _PAUSE = 10.0
 """Seconds between them."""
 
@@ -29,4 +30,13 @@ def shown(
         now = time.monotonic()
         if now - told > _PAUSE:
             told = now
-            print(f"  {doing}: {done:,} pairs, {done / (now - began):,.0f} a second", flush=True)
+            say(f"  {doing}: {done:,} pairs, {done / (now - began):,.0f} a second")
+
+
+def say(line: str) -> None:
+    """Prints a line; an error of the output says so, whatever is being written meanwhile."""
+    try:
+        print(line, flush=True)
+    except OSError as error:
+        error.filename = OUTPUT
+        raise

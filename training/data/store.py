@@ -121,21 +121,26 @@ class TokenStore:
         try:
             fields = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
-            raise InputError(f"{folder}: is not a token store (no readable meta.json)") from None
+            raise InputError(
+                f"{folder}: is not a token store (no readable meta.json); delete {folder.parent} "
+                "and start again"
+            ) from None
         if not isinstance(fields, dict) or fields.get("format") != FORMAT:
             raise InputError(f"{folder}: is not a token store of format {FORMAT}; build it again")
         try:
             meta = StoreMeta.from_dict(fields)
             names = [f"{side}.{kind}" for side in SIDES for kind in ("tokens", "offsets")]
             arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in names}
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            raise InputError(f"{folder}: is damaged ({error}); build it again") from None
+        except (OSError, ValueError, TypeError, KeyError, EOFError) as error:
+            raise InputError(
+                f"{folder}: is damaged ({error}); delete {folder.parent} and start again"
+            ) from None
         for side, tokens in zip(SIDES, (meta.source_tokens, meta.target_tokens), strict=True):
             shapes = arrays[f"{side}.tokens"].shape, arrays[f"{side}.offsets"].shape
             if shapes != ((tokens,), (meta.pairs + 1,)):
                 raise InputError(
                     f"{folder}: is damaged (the {side} arrays do not match meta.json); "
-                    f"build it again"
+                    f"delete {folder.parent} and start again"
                 )
         return cls(folder, meta, arrays)
 
@@ -208,7 +213,7 @@ def build_store(
     try:
         tasks = (
             _Task(number, [pair[0] for pair in chunk], [pair[1] for pair in chunk])
-            for number, chunk in enumerate(in_chunks(pairs))
+            for number, chunk in enumerate(in_chunks(pairs, _characters))
         )
         encode = _Encode(load, max_length, sampling, seed)
         meta = _write(in_processes(encode, tasks, workers), part, max_length, corpus_pairs)
@@ -219,6 +224,10 @@ def build_store(
         shutil.rmtree(part, ignore_errors=True)
         raise
     return TokenStore.open(folder)
+
+
+def _characters(pair: Pair) -> int:
+    return len(pair[0]) + len(pair[1])
 
 
 class _Task(NamedTuple):
@@ -333,7 +342,7 @@ def _write(
                 writer.append(side.ids, side.lengths)
                 stats[writer.side].add(side.stats)
     if report.kept == 0:
-        raise InputError(f"no pair is left with max_length={max_length}: {report}")
+        raise InputError(f"no pair is left; data.max_length is {max_length}: {report}")
     kept = np.concatenate(kept)
     ends = np.cumsum(corpus_pairs or [len(kept)])
     hashes = source.digest() + target.digest()

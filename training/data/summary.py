@@ -21,7 +21,7 @@ def summary(config: Config, prepared: PreparedText) -> str:
         f"train       {meta.pairs:,} pairs, {meta.source_tokens:,} source and "
         f"{meta.target_tokens:,} target tokens{long and '; left out: ' + long[2:]}",
         f"held out    {report.pairs['valid']:,} pairs for validation, {report.pairs['test']:,} for "
-        "the test",
+        f"the test{_unscored(prepared)}",
         f"vocabulary  {_sizes(config, prepared)}",
         *(f"  {side}    {_rates(stats)}" for side, stats in _sides(meta)),
         f"kept in     {prepared.folder}{', made before' if prepared.reused else ''}",
@@ -45,6 +45,8 @@ def explained(config: Config, prepared: PreparedText) -> str:
         weights = config.data.weights or [1.0] * len(meta.corpus_pairs)
         for name, pairs, weight in zip(report.corpora, meta.corpus_pairs, weights, strict=True):
             lines.append(f"an epoch sees {round(weight * pairs):,} pairs of {name}")
+    if unscored := _unscored(prepared):
+        lines.append(unscored.removeprefix("; "))
     lines += ["", f"vocabulary: {_sizes(config, prepared)}"]
     for side, stats in _sides(meta):
         lines += [f"{side}: {_rates(stats)}"]
@@ -66,6 +68,12 @@ def _warnings(config: Config, report: CorpusReport) -> Iterator[str]:
                 f"warning: {count:,} of {report.pairs[part]:,} {_NAMES[part]} sentences occur in "
                 f"the training text and were {what}: {examples}"
             )
+
+
+def _unscored(prepared: PreparedText) -> str:
+    dropped = prepared.valid.meta.report.dropped
+    reasons = "".join(f", {d.count:,} {reason}" for reason, d in dropped.items())
+    return f"; not in the validation loss:{reasons[1:]}" if reasons else ""
 
 
 _NAMES: dict[Part, str] = {"valid": "validation", "test": "test"}

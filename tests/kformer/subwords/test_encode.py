@@ -1,8 +1,11 @@
 """Ids without TensorFlow: those of the graph, and those drawn by chance."""
 
 import itertools
+import json
 import math
 import random
+import subprocess
+import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
@@ -83,8 +86,44 @@ def test_a_sample_is_a_function_of_its_arguments(models):
         with ThreadPoolExecutor(1) as pool:
             assert same(first, pool.submit(encoder.sample, [TEXT] * 50, 0.3, 7).result())
         assert not same(first, encoder.sample([TEXT] * 50, 0.3, 8))
-        for seed in (-1, 2**32 - 1, 2**70):
-            assert same(encoder.sample([TEXT], 0.3, seed), encoder.sample([TEXT], 0.3, seed))
+
+
+def test_a_sample_is_the_same_in_every_process(models, tmp_path):
+    for kind in ("unigram", "bpe"):
+        (tmp_path / kind).write_bytes(models[kind])
+    code = (
+        "import sys, pathlib; from kformer.subwords.encode import Encoder\n"
+        "for kind in ('unigram', 'bpe'):\n"
+        "    encoder = Encoder((pathlib.Path(sys.argv[1]) / kind).read_bytes())\n"
+        f"    print(encoder.sample([{TEXT!r}] * 50, 0.3, 7)[0].tolist())"
+    )
+    other = subprocess.run(
+        [sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True
+    )
+    here = [
+        Encoder(models[kind]).sample([TEXT] * 50, 0.3, 7)[0].tolist() for kind in ("unigram", "bpe")
+    ]
+    assert [json.loads(line) for line in other.stdout.splitlines()] == here
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.5])
+def test_bpe_dropout_draws_as_often_as_that_of_sentencepiece(alpha):
+    choose = random.Random(0)
+    model = learn([" ".join("".join(choose.choices("ab", k=6)) for _ in range(500))], 300, "bpe")
+    peer = sentencepiece.SentencePieceProcessor(model_proto=model)
+    draws = 6000
+    for word in ("ababba", "bbaaba"):
+        own = Counter(map(tuple, lists(Encoder(model).sample([word] * draws, alpha, 3))))
+        theirs = Counter(
+            map(
+                tuple, peer.encode([word] * draws, enable_sampling=True, alpha=alpha, nbest_size=-1)
+            )
+        )
+        assert len(own) > 5
+        for cut in own.keys() | theirs.keys():
+            both = (own[cut] + theirs[cut]) / (2 * draws)
+            error = math.sqrt(2 * both * (1 - both) / draws)
+            assert abs(own[cut] - theirs[cut]) / draws <= 5 * error, (cut, own[cut], theirs[cut])
 
 
 def test_samples_drawn_at_the_same_time_do_not_disturb_each_other(models):

@@ -7,7 +7,8 @@ import time
 import pytest
 
 from kformer.errors import InputError
-from training.data.cache import Cache, default_cache, fingerprint
+from training.data.cache import Cache, _machine, default_cache, fingerprint
+from training.data.progress import say
 
 
 def make_file(text):
@@ -82,13 +83,13 @@ def test_a_killed_process_leaves_nothing_that_looks_whole_and_is_cleaned_up_afte
     assert process.stdout.readline() == "half\n"
     cache = Cache(tmp_path)
     assert not cache.folder("other", 2, make_file("x"))[1]
-    assert sum(name.endswith(".partial") for name in names(tmp_path)) == 1, "still being made"
+    assert sum(".partial-" in name for name in names(tmp_path)) == 1, "still being made"
     process.send_signal(signal.SIGKILL)
     process.wait()
     process.stdout.close()
     folder, reused = cache.folder("kind", 1, make_file("whole"))
     assert not reused and (folder / "file").read_text() == "whole"
-    assert not any(name.endswith(".partial") for name in names(tmp_path))
+    assert not any(".partial-" in name for name in names(tmp_path))
 
 
 FULL = """
@@ -114,6 +115,45 @@ def test_a_full_disk_is_told_with_what_to_do_and_leaves_nothing(tmp_path):
     assert run.stdout.startswith("InputError") and "--data.cache" in run.stdout
     assert run.stdout.count("\n") == 1
     assert names(tmp_path) == []
+
+
+def test_leftovers_of_any_host_name_are_removed_and_strangers_stay(tmp_path, monkeypatch):
+    monkeypatch.setattr("socket.gethostname", lambda: "node-1.example.org")
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    for process in (gone.pid, os.getpid()):
+        (tmp_path / f".kind-1.partial-{_machine()}-{process}-abcd").mkdir()
+    for name in (".foo.partial", ".foo.partial-", ".foo.partial-other-7-5-abcd"):
+        (tmp_path / name).mkdir()
+    Cache(tmp_path).folder("kind", 1, make_file("x"))
+    left = [name for name in names(tmp_path) if name.startswith(".")]
+    assert len(left) == 4 and not any(f"-{gone.pid}-" in name for name in left)
+
+
+def test_an_error_of_the_output_is_not_blamed_on_the_cache(tmp_path, monkeypatch):
+    def print_to_a_closed_pipe(folder):
+        monkeypatch.setattr("sys.stdout", open("/dev/full", "w"))
+        say("reading ...")
+
+    with pytest.raises(OSError) as caught:
+        Cache(tmp_path).folder("kind", 1, print_to_a_closed_pipe)
+    assert caught.value.filename == "output" and names(tmp_path) == []
+
+
+def test_a_cache_that_holds_everything_may_be_there_to_read_from_alone(tmp_path, monkeypatch):
+    cache = Cache(tmp_path / "cache")
+    file = tmp_path / "text"
+    file.write_text("one")
+    os.utime(file, (time.time() - 100,) * 2)
+    known, _ = cache.folder("kind", 1, make_file("x"))
+
+    def refuse(*_, **__):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr("pathlib.Path.write_text", refuse)
+    monkeypatch.setattr("pathlib.Path.mkdir", refuse)
+    assert len(cache.file_hash(file)) == 32
+    assert cache.folder("kind", 1, never) == (known, True)
 
 
 def test_a_root_that_cannot_be_made_is_named(tmp_path):

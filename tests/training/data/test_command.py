@@ -1,10 +1,14 @@
 import json
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from training.data.__main__ import main
 
+ROOT = Path(__file__).parents[3]
 WORDS = "house tree sea land seal whale".split()
 ROWS = [f"the {a} sees a {b}.\tDer {b} und {a}." for a in WORDS for b in WORDS]
 EXTRA = ["no tab", "\tempty source", f"{ROWS[3]}", "same\tsame", "=== 12 ===\t--- 13"]
@@ -57,6 +61,30 @@ def test_tells_what_was_left_out_and_why_and_writes_what_is_left(run, tmp_path):
     assert (tmp_path / "clean" / "lengths.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_output_that_cannot_show_a_text_shows_it_escaped(run, tmp_path, encoding):
+    (tmp_path / "odd.tsv").write_text("\n".join([*ROWS, "весна – \u20ac\tвесна – \u20ac"]))
+    process = subprocess.run(
+        [sys.executable, "-m", "training.data", "--data.train=odd.tsv", "--out=clean",
+         "--tokenizer.vocab_size=320", "--data.cache=cache"],
+        env={**os.environ, "PYTHONIOENCODING": encoding, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert process.returncode == 0, process.stderr
+    assert "\\u0432" in process.stdout
+    assert "весна" in (tmp_path / "clean" / "report.txt").read_text("utf-8")
+
+
+def test_a_reader_that_leaves_early_is_no_error(run, tmp_path):
+    command = f"{sys.executable} -m training.data --data.train=train.tsv --data.cache=c | true"
+    process = subprocess.run(
+        ["bash", "-c", f"{command}; exit ${{PIPESTATUS[0]}}"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert process.returncode == 141 and process.stderr == ""
+
+
 def test_without_matplotlib_all_but_the_picture_is_made(run, tmp_path, monkeypatch):
     monkeypatch.setattr("training.data.__main__.find_spec", lambda name: None)
     status, out, _ = run("--data.train=train.tsv", "--out=clean")
@@ -97,6 +125,14 @@ def test_a_folder_that_is_there_stays(run, tmp_path):
         (["--data.train=train.tsv", "--tokenizer.kind=byte", "--tokenizer.sampling=0.1"],
          "tokenizer.sampling"),
         (["--data.train=train.tsv", "--data.cache=train.tsv/x"], "--data.cache"),
+        (["--data.train=train.tsv", "--data.weights=[1e300]"], "at most 1000"),
+        (["--data.train=train.tsv", "--cleaning.source_script=[]"], "source_script must not be"),
+        (["--data.train=train.tsv", "--cleaning.max_length_ratio=.nan"], "finite number"),
+        (["--data.train=train.tsv", "--data.max_length=99999999999"], "below 2**31"),
+        (["--data.train=train.tsv", "--tokenizer.vocab_size=2000000000"], "at most 1,000,000"),
+        (["--data.train=train.tsv", "--tokenizer.file="], "tokenizer.file must be a name"),
+        (["--data.train=train.tsv", "--tokenizer.vocab_size=262"], "tokenizer.vocab_size must be"),
+        (["--data.train=a\nb.tsv"], "a b.tsv"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_in_one_line_and_leaves_nothing(run, tmp_path, arguments, message):

@@ -207,6 +207,11 @@ def test_every_source_is_found_before_anything_is_read(file):
         find_sources(DataConfig(train=[file(PAIRS), "missing.tsv"]))
 
 
+def test_a_corpus_under_two_names_is_refused():
+    with pytest.raises(InputError, match="each corpus once"):
+        find_sources(DataConfig(train=[NAME, f"{NAME}/train"]))
+
+
 def test_the_report_is_kept_beside_the_text(file, clean):
     corpus = clean(file([*PAIRS, ("x",)]))
     assert CleanCorpus(corpus.folder).report == corpus.report

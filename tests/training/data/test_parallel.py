@@ -54,9 +54,11 @@ def test_a_process_that_dies_is_told_in_one_line():
         list(in_processes(make_squarer, [*range(20), -2, *range(20)], 2))
 
 
-def test_chunks_hold_every_item_in_order():
-    assert list(in_chunks(range(7), 3)) == [[0, 1, 2], [3, 4, 5], [6]]
-    assert list(in_chunks([], 3)) == []
+def test_chunks_hold_every_item_in_order_and_long_ones_in_short_chunks():
+    assert list(in_chunks("abcdefg", len, 3)) == [["a", "b", "c"], ["d", "e", "f"], ["g"]]
+    assert list(in_chunks([], len, 3)) == []
+    long = ["a" * 5, "b", "c" * 30, "d", "e", "f"]
+    assert list(in_chunks(long, len, 3, 6)) == [long[:2], long[2:3], long[3:]]
 
 
 ENDLESS = """

@@ -10,6 +10,7 @@ import sentencepiece
 from kformer.errors import InputError
 from kformer.text import Tokenizers
 from training.config import CleaningConfig, Config, DataConfig, TokenizerConfig
+from training.data.corpus import clean_corpus
 from training.data.prepare import prepare_text
 from training.data.store import TokenStore
 
@@ -186,6 +187,62 @@ def test_the_vocabularies_of_another_run_are_used_as_they_are(config):
     files = ",".join(str(learned.tokenizer / f"{side}.txt") for side in ("source", "target"))
     again = prepare_text(change(config, tokenizer={"joint": False, "file": files}))
     assert again.train.meta.fingerprint == learned.train.meta.fingerprint
+
+
+def test_a_wildcard_that_matches_the_same_bytes_as_another_format_makes_another_store(
+    config, tmp_path
+):
+    rows = [f'{{"source": "house {i}",\t"target": "Haus {i}"}}\n' for i in range(50)]
+    (tmp_path / "g").mkdir()
+    (tmp_path / "g" / "f.tsv").write_text("".join(rows))
+    wild = change(
+        config,
+        data={"train": str(tmp_path / "g" / "f*")},
+        cleaning={"max_symbols": None},
+        tokenizer={"kind": "byte"},
+    )
+    first = prepare_text(wild)
+    (tmp_path / "g" / "f.tsv").rename(tmp_path / "g" / "f.jsonl")
+    second = prepare_text(wild)
+    assert next(first.corpus.pairs("train")).source.startswith("{")
+    assert next(second.corpus.pairs("train")).source.startswith("house")
+
+
+def test_text_that_changes_while_it_is_read_is_refused(config, monkeypatch):
+    path = Path(config.data.train)
+
+    def clean_while_another_writes(*arguments):
+        corpus = clean_corpus(*arguments)
+        path.write_text("only\tthis\n" * 9)
+        return corpus
+
+    monkeypatch.setattr("training.data.prepare.clean_corpus", clean_while_another_writes)
+    with pytest.raises(InputError, match="train.tsv: changed while it was read"):
+        prepare_text(config)
+    assert [path.name for path in Path(config.data.cache).iterdir()] == ["files"] or not list(
+        Path(config.data.cache).iterdir()
+    )
+
+
+@pytest.mark.parametrize("kind", ["character", "word"])
+def test_sampling_is_refused_where_a_text_can_be_cut_in_one_way_only(config, kind):
+    learned = prepare_text(change(config, tokenizer={"kind": kind}))
+    file = next(learned.tokenizer.iterdir())
+    with pytest.raises(InputError, match="tokenizer.sampling needs unigram or bpe"):
+        prepare_text(change(config, tokenizer={"file": str(file), "sampling": 0.1}))
+
+
+@pytest.mark.parametrize("name", ["train/source.tokens.npy", "train/meta.json"])
+def test_a_damaged_store_is_named_with_what_to_do(config, name):
+    (prepare_text(config).folder / name).write_bytes(b"")
+    with pytest.raises(InputError, match="delete .*tokens-.* and start again"):
+        prepare_text(config).train  # noqa: B018
+
+
+def test_a_damaged_vocabulary_is_named_with_what_to_do(config):
+    (prepare_text(config).tokenizer / "joint.model").write_bytes(b"")
+    with pytest.raises(InputError, match="delete .*tokens-.* and start again"):
+        prepare_text(config).load_encoders()
 
 
 def test_a_vocabulary_that_changes_at_its_path_makes_another_store(config, foreign, tmp_path):

@@ -103,7 +103,8 @@ def test_pairs_of_each_corpus_are_counted_as_far_as_they_are_kept(tmp_path, enco
 
 def test_no_pair_left_is_refused_and_leaves_nothing(tmp_path, encoders):
     with pytest.raises(
-        InputError, match="max_length=2: 1 rows, 0 pairs kept; .* 1 too long .over 2 tokens."
+        InputError,
+        match="data.max_length is 2: 1 rows, 0 pairs kept; .* 1 too long .over 2 tokens.",
     ):
         build_store([Pair("4 4 4", "5")], encoders(), tmp_path / "store", max_length=2)
     assert list(tmp_path.iterdir()) == []
