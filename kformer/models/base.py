@@ -20,12 +20,19 @@ class SequenceModel(keras.Model):
     Attributes:
         accumulate: into how many parts `fit` divides each batch, to hold the activations of one
             at a time; the update is that of the whole batch. Set it before `fit`; default 1.
+        seen: sum of the training losses and number of target tokens so far, of all replicas and
+            workers, float64 (2,); unlike the metrics it can be read at any time, on one of them.
     """
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
         self.token_loss = keras.metrics.Mean(name="loss")
         self.accumulate = 1
+        self.seen = tf.Variable(
+            tf.zeros([2], tf.float64),
+            trainable=False,
+            aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+        )
 
     @property
     def metrics(self):
@@ -40,20 +47,22 @@ class SequenceModel(keras.Model):
         tokens = self._checked_loss().token_count(labels, sample_weight)
         tokens = tf.distribute.get_replica_context().all_reduce("SUM", tokens)
         if self.accumulate == 1:
-            gradients, logs = self._gradients(batch, tokens)
+            gradients, sums = self._gradients(batch, tokens)
         else:
-            gradients, logs = self._accumulated_gradients(batch, tokens)
+            gradients, sums = self._accumulated_gradients(batch, tokens)
+        self.seen.assign_add(tf.distribute.get_replica_context().all_reduce("SUM", sums))
         self.optimizer.apply(gradients, self.trainable_weights)
-        return _for_strategy(logs)
+        return _for_strategy(self._results())
 
     def test_step(self, data):
         batch = keras.utils.unpack_x_y_sample_weight(data)
         logits = self(batch[0], training=False)
         loss, tokens = self._checked_loss().sums(batch[1], logits, batch[2], smooth=False)
-        return _for_strategy(self._logs(batch, logits, loss, tokens))
+        self._update_metrics(batch, logits, loss, tokens)
+        return _for_strategy(self._results())
 
     def _gradients(self, batch, all_tokens):
-        """What a batch, or a part of it, adds to the update's gradients, and the logs."""
+        """What a batch, or a part of it, adds to the update's gradients, and to `seen`."""
         inputs, labels, sample_weight = batch
         with tf.GradientTape() as tape:
             logits = self(inputs, training=True)
@@ -63,8 +72,9 @@ class SequenceModel(keras.Model):
         # An update that is left out for its gradients must not ruin a round's figures.
         counted = tf.cast(tf.math.is_finite(loss), tf.float32)
         shown = counted * token_weights(labels, sample_weight, self.loss.pad_id)
-        loss = tf.math.multiply_no_nan(loss, counted)
-        return gradients, self._logs((inputs, labels, shown), logits, loss, tokens * counted)
+        loss, tokens = tf.math.multiply_no_nan(loss, counted), tokens * counted
+        self._update_metrics((inputs, labels, shown), logits, loss, tokens)
+        return gradients, tf.cast([loss, tokens], tf.float64)
 
     def _accumulated_gradients(self, batch, all_tokens):
         """The same, one part of the batch after another."""
@@ -75,20 +85,21 @@ class SequenceModel(keras.Model):
             None if sample_weight is None else _in_parts(sample_weight, self.accumulate),
         )
 
-        def add_part(i, sums):
+        def add_part(i, totals, seen):
             part = tf.nest.map_structure(lambda x: None if x is None else x[i], parts)
-            gradients, _ = self._gradients(part, all_tokens)
-            sums = [
+            gradients, sums = self._gradients(part, all_tokens)
+            totals = [
                 total if gradient is None else total + gradient
-                for total, gradient in zip(sums, gradients, strict=True)
+                for total, gradient in zip(totals, gradients, strict=True)
             ]
-            return i + 1, sums
+            return i + 1, totals, seen + sums
 
         zeros = [tf.zeros(weight.shape, weight.dtype) for weight in self.trainable_weights]
-        _, sums = tf.while_loop(
-            lambda i, _: i < self.accumulate, add_part, (0, zeros), parallel_iterations=1
+        nothing = tf.zeros([2], tf.float64)
+        _, gradients, sums = tf.while_loop(
+            lambda i, *_: i < self.accumulate, add_part, (0, zeros, nothing), parallel_iterations=1
         )
-        return sums, self.get_metrics_result()
+        return gradients, sums
 
     def _checked_loss(self) -> MaskedCrossEntropy:
         if not isinstance(self.loss, MaskedCrossEntropy):
@@ -98,11 +109,13 @@ class SequenceModel(keras.Model):
             )
         return self.loss
 
-    def _logs(self, batch, logits, loss, tokens):
+    def _update_metrics(self, batch, logits, loss, tokens):
         inputs, labels, sample_weight = batch
         self.token_loss.update_state(tf.math.divide_no_nan(loss, tokens), sample_weight=tokens)
-        logs = self.compute_metrics(inputs, labels, logits, sample_weight)
-        return {**logs, "loss": self.token_loss.result()}
+        self.compute_metrics(inputs, labels, logits, sample_weight)
+
+    def _results(self):
+        return {**self.get_metrics_result(), "loss": self.token_loss.result()}
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
         """Builds optimizer and metrics with what the first replica here is given.

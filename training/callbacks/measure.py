@@ -11,6 +11,11 @@ from training.data.rows import Pair
 from training.scoring import score
 
 
+def tokens_seen(model: keras.Model) -> float:
+    """Target tokens trained on so far, padding not counted."""
+    return float(model.seen.numpy()[1])
+
+
 class Throughput(keras.callbacks.Callback):
     """Measures target tokens a second, padding not counted and validation left out.
 
@@ -25,17 +30,16 @@ class Throughput(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch, logs=None):
         self._started = self._ended = time.perf_counter()
-        self._before = self._tokens = 0.0
+        self._before = tokens_seen(self.model)
 
     def on_train_batch_end(self, batch, logs=None):
         self._ended = time.perf_counter()
         if not self._traced:
             self._traced = True
-            self._started, self._before = self._ended, float(self.model.token_loss.count)
+            self._started, self._before = self._ended, tokens_seen(self.model)
 
     def on_test_begin(self, logs=None):
-        # Validation resets the model's sums, this one among them.
-        self._tokens = float(self.model.token_loss.count) - self._before
+        self._tokens = tokens_seen(self.model) - self._before
 
     def on_epoch_end(self, epoch, logs=None):
         seconds = self._ended - self._started

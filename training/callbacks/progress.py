@@ -6,7 +6,7 @@ import time
 import keras
 
 from training.callbacks.keep import Keeper
-from training.callbacks.measure import Samples
+from training.callbacks.measure import Samples, tokens_seen
 
 
 class Progress(keras.callbacks.Callback):
@@ -34,6 +34,7 @@ class Progress(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch, logs=None):
         self._round_began = time.perf_counter()
+        self._before = tokens_seen(self.model)
 
     def on_train_batch_end(self, batch, logs=None):
         now = time.perf_counter()
@@ -42,7 +43,7 @@ class Progress(keras.callbacks.Callback):
         self._shown = now
         update = int(self.model.optimizer.iterations.numpy())
         left = (now - self._began) / max(update - self._first, 1) * (self.updates - update)
-        speed = float(self.model.token_loss.count) / (now - self._round_began)
+        speed = (tokens_seen(self.model) - self._before) / (now - self._round_began)
         filled = 30 * update // self.updates
         line = (
             f"{'━' * filled}{'─' * (30 - filled)} {update}/{self.updates} updates  "

@@ -40,14 +40,14 @@ class TensorBoardLog(keras.callbacks.Callback):
         self._writer = tf.summary.create_file_writer(str(run.logs))
 
     def on_epoch_begin(self, epoch, logs=None):
-        self._loss = self._tokens = 0.0
+        self._loss, self._tokens = self.model.seen.numpy()
         self._since = time.perf_counter()
 
     def on_train_batch_end(self, batch, logs=None):
         update = int(self.model.optimizer.iterations.numpy())
         if update % self.EVERY:
             return
-        loss, tokens = float(self.model.token_loss.total), float(self.model.token_loss.count)
+        loss, tokens = self.model.seen.numpy()
         now = time.perf_counter()
         figures = {
             "loss": (loss - self._loss) / max(tokens - self._tokens, 1),
