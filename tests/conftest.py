@@ -1,16 +1,20 @@
 import numpy as np
 import pytest
 
+from benchmarks.native import build
 from kformer.models import Transformer
 from kformer.run_folder import RunFolder
 from kformer.text import Tokenizers
 
 
 def random_transformer(vocab_size, **options):
-    """Untrained, float32, with weights so large that other sources have other translations."""
+    """Untrained, float32, with weights so large that other sources have other translations.
+
+    One layer deep, as every further one is traced once more; tests of layers ask for two.
+    """
     sizes = dict(
         source_vocab_size=vocab_size, target_vocab_size=vocab_size, d_model=16, num_heads=2,
-        d_ff=24, num_encoder_layers=2, num_decoder_layers=2, norm="pre", tie="none", dropout=0.0,
+        d_ff=24, num_encoder_layers=1, num_decoder_layers=1, norm="pre", tie="none", dropout=0.0,
         dtype="float32",
     )  # fmt: skip
     model = Transformer(**{**sizes, **options})
@@ -42,6 +46,12 @@ def save_run():
         return run
 
     return save_run
+
+
+@pytest.fixture(scope="session")
+def native_program(tmp_path_factory):
+    """The program that loads a SavedModel without Python: linking it takes seconds."""
+    return build(tmp_path_factory.mktemp("native"))
 
 
 @pytest.fixture(scope="session", autouse=True)

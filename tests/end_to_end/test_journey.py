@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from kformer.translator import Translator
 from training.config import load_config
 
 ROOT = Path(__file__).resolve().parents[2]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "2"}
 
 COLOURS = {"red": "rot", "green": "grün", "blue": "blau", "white": "weiß", "black": "schwarz"}
 SIZES = {"big": "groß", "small": "klein", "new": "neu", "old": "alt"}
@@ -32,7 +32,7 @@ PAIRS = [
 def command(*words, **options):
     return subprocess.Popen(
         [sys.executable, "-m", *map(str, words)],
-        env=ENVIRONMENT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "2"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         encoding="utf-8",
@@ -64,16 +64,16 @@ def training(folder, run, **train):
 
 
 @pytest.fixture(scope="module")
-def trained(folder):
-    """A run of four updates: its folder, and what it printed."""
-    status, out, err = finish(command(*training(folder, "run", updates=4), cwd=folder))
-    assert status == 0, err
-    return folder / "run", out
+def runs(folder):
+    """What two trainings ended with, side by side: each alone would leave processors idle."""
+    short = command(*training(folder, "run", updates=4), cwd=folder)
+    try:
+        return {"interrupted": interrupt_after_a_round(folder), "run": finish(short)}
+    finally:
+        short.kill()
 
 
-@pytest.fixture(scope="module")
-def interrupted(folder):
-    """A long run, in place of an older one, that was interrupted after its first round."""
+def interrupt_after_a_round(folder):
     run = folder / "interrupted"
     run.mkdir()
     (run / "config.yaml").write_text("")
@@ -87,13 +87,41 @@ def interrupted(folder):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    return run, *finish(process)
+    return finish(process)
+
+
+@pytest.fixture(scope="module")
+def trained(runs, folder):
+    """A run of four updates: its folder, and what it printed."""
+    status, out, err = runs["run"]
+    assert status == 0, err
+    return folder / "run", out
+
+
+@pytest.fixture(scope="module")
+def interrupted(runs, folder):
+    """A long run, in place of an older one, that was interrupted after its first round."""
+    return folder / "interrupted", *runs["interrupted"]
+
+
+@pytest.fixture(scope="module")
+def using(trained, folder):
+    """Processes that use the run, started together."""
+    (folder / "elsewhere").mkdir()
+    shutil.copytree(trained[0], folder / "elsewhere" / "moved")
+    (folder / "input.txt").write_text(f"{PAIRS[0][0]}\n\nthe blue fish", "utf-8")
+    output = folder / "translations.txt"
+    return {
+        "evaluate": command(
+            "training.evaluate", "moved", "--output", output, cwd=folder / "elsewhere"
+        ),
+        "translate": command("kformer.translate", "run", "input.txt", cwd=folder),
+    }
 
 
 def test_training_tells_what_it_trains_on_and_how_it_goes(trained):
     _, out = trained
-    assert re.search(r"train +2\d\d pairs", out)
-    assert re.search(r"valid +\d+ pairs, [\d,]+ source and [\d,]+ target tokens", out)
+    assert re.search(r"train +2\d\d pairs, [\d,]+ source and [\d,]+ target tokens", out)
     assert re.search(r"vocabulary +\d+ joint pieces, unigram", out)
     assert re.search(r"model +[\d,]+ parameters, (float32|mixed_bfloat16)", out)
     for update in (2, 4):
@@ -103,8 +131,12 @@ def test_training_tells_what_it_trains_on_and_how_it_goes(trained):
 
 def test_the_counts_of_the_parts_add_up_to_the_corpus(trained):
     _, out = trained
-    kept = re.findall(r"^  (?:train|valid|test) +(\d+) pairs kept", out, re.MULTILINE)
-    assert len(kept) == 3 and sum(map(int, kept)) == len(PAIRS)
+    (kept,) = re.findall(r"^corpus .* (\d+) pairs kept$", out, re.MULTILINE)
+    (train,) = re.findall(r"^train +(\d+) pairs", out, re.MULTILINE)
+    ((valid, test),) = re.findall(
+        r"^held out +(\d+) pairs for validation, (\d+) for the test$", out, re.MULTILINE
+    )
+    assert int(train) + int(valid) + int(test) == int(kept) == len(PAIRS)
 
 
 def test_a_run_folder_holds_all_that_a_run_leaves(trained):
@@ -139,13 +171,9 @@ def test_samples_are_of_the_validation_text(trained):
     assert {tuple(pair) for pair in shown} <= {tuple(pair) for pair in valid} <= set(PAIRS)
 
 
-def test_evaluating_a_run_that_was_moved_gives_the_score_of_its_training(trained, tmp_path):
-    moved = tmp_path / "moved"
-    shutil.copytree(trained[0], moved)
-    output = tmp_path / "translations.txt"
-    status, out, err = finish(
-        command("training.evaluate", "moved", "--output", output, cwd=tmp_path)
-    )
+def test_evaluating_a_run_that_was_moved_gives_the_score_of_its_training(using, folder):
+    moved, output = folder / "elsewhere" / "moved", folder / "translations.txt"
+    status, out, err = finish(using["evaluate"])
     assert status == 0, err
     scores = json.loads((moved / "scores.json").read_text())
     assert f"BLEU {scores['bleu']:.2f}  ({scores['bleu_signature']})" in out
@@ -154,9 +182,8 @@ def test_evaluating_a_run_that_was_moved_gives_the_score_of_its_training(trained
     assert output.read_text("utf-8").count("\n") == tests
 
 
-def test_a_file_is_translated_line_by_line(trained, folder):
-    (folder / "input.txt").write_text(f"{PAIRS[0][0]}\n\nthe blue fish", "utf-8")
-    status, out, err = finish(command("kformer.translate", "run", "input.txt", cwd=folder))
+def test_a_file_is_translated_line_by_line(using):
+    status, out, err = finish(using["translate"])
     assert status == 0, err
     lines = out.split("\n")
     assert len(lines) == 4 and lines[1] == lines[3] == ""
@@ -182,13 +209,11 @@ def test_an_interrupted_run_ends_with_status_130_and_says_so(interrupted):
     assert not list(run.parent.rglob("*.partial*"))
 
 
-def test_an_interrupted_run_can_be_used(interrupted, folder):
+def test_an_interrupted_run_can_be_used(interrupted):
     run, *_ = interrupted
     assert (run / "checkpoints/last.keras").is_file()
-    (folder / "one.txt").write_text("the blue fish is big\n")
-    status, out, err = finish(command("kformer.translate", run, "one.txt", cwd=folder))
-    assert status == 0, err
-    assert out.count("\n") == 1
+    (translation,) = Translator.from_run(run, max_length=5).translate(["the blue fish is big"])
+    assert "\n" not in translation
 
 
 def test_overwriting_leaves_nothing_of_the_old_run(interrupted):

@@ -23,12 +23,18 @@ def tokenizer(kind):
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory, save_run):
-    """Run folders by the kind of their tokenizer; random weights, subwords or words."""
+    """Run folders by the kind of their tokenizer; random weights, subwords or words.
+
+    The decoder of the subwords is two layers deep; more to trace and to load would prove no more.
+    """
     texts = {"valid": LINES, "test": LINES[:20]}
     return {
-        kind: save_run(tmp_path_factory.mktemp(kind) / "run", tokenizer(kind), texts)
-        for kind in ("subwords", "words")
-    }
+        kind: save_run(
+            tmp_path_factory.mktemp(kind) / "run", tokenizer(kind), texts,
+            d_ff=64, num_decoder_layers=depth,
+        )
+        for kind, depth in (("subwords", 2), ("words", 1))
+    }  # fmt: skip
 
 
 SEARCHES = {

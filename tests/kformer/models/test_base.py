@@ -7,6 +7,7 @@ from kformer.losses import MaskedCrossEntropy
 from kformer.metrics import Perplexity, TokenAccuracy
 
 RATE = 0.5
+SHALLOW = dict(num_encoder_layers=1, num_decoder_layers=1)  # quicker to trace
 
 
 def compiled(model, optimizer=None, **options):
@@ -108,7 +109,7 @@ def test_sentence_weights_reach_the_update(build, batch):
 
 
 def test_evaluation_is_plain_and_weighs_batches_by_their_tokens(build, unequal):
-    model = compiled(build())
+    model = compiled(build(**SHALLOW))
     logs = model.evaluate(batches(*unequal), return_dict=True, verbose=0)
     expected = loss_per_token(model, unequal, smoothing=0.0)
     assert logs["loss"] == pytest.approx(expected, rel=1e-5)
@@ -124,7 +125,7 @@ def test_evaluation_is_plain_and_weighs_batches_by_their_tokens(build, unequal):
 
 
 def test_fits_epoch_loss_is_smoothed_and_weighs_batches_by_their_tokens(build, unequal):
-    model = compiled(build(), keras.optimizers.SGD(0.0))
+    model = compiled(build(**SHALLOW), keras.optimizers.SGD(0.0))
     history = model.fit(
         batches(*unequal), epochs=2, validation_data=batches(*unequal), verbose=0
     ).history
@@ -136,8 +137,7 @@ def test_fits_epoch_loss_is_smoothed_and_weighs_batches_by_their_tokens(build, u
 
 
 def test_float16_trains_behind_a_loss_scale(build, unequal):
-    shallow = dict(num_encoder_layers=1, num_decoder_layers=1)  # quicker to trace
-    model = compiled(build(dtype="mixed_float16", **shallow), keras.optimizers.Adam(0.01))
+    model = compiled(build(dtype="mixed_float16", **SHALLOW), keras.optimizers.Adam(0.01))
     data = batches(*unequal).repeat()
     history = model.fit(data, epochs=2, steps_per_epoch=30, verbose=0).history
     assert isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer)

@@ -24,7 +24,7 @@ def learned():
         labels[row, target_length] = END_ID
     inputs = np.concatenate([np.full([pairs, 1], START_ID), labels[:, :-1]], axis=1)
     model = Transformer(
-        vocab, vocab, 64, 4, 128, num_encoder_layers=2, num_decoder_layers=2, norm="pre", dropout=0
+        vocab, vocab, 64, 4, 128, num_encoder_layers=1, num_decoder_layers=1, norm="pre", dropout=0
     )
     model.compile(keras.optimizers.Adam(2e-3), MaskedCrossEntropy(label_smoothing=0.1))
     data = tf.data.Dataset.from_tensors(((source, inputs), labels)).repeat(150)

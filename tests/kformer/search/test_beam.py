@@ -58,7 +58,7 @@ def test_a_beam_as_wide_as_the_space_finds_the_best_of_all_sequences(penalties, 
 
 
 @ALL_PENALTIES
-@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("size", [1, 4])
 def test_a_narrow_beam_finds_what_a_plain_one_does_that_never_stops_early(
     penalties, size, hypotheses
 ):
