@@ -302,3 +302,57 @@ def test_variables_of_another_precision_learn_too(make, dtype):
     np.testing.assert_allclose(
         tf.cast(variable, "float32"), reference, rtol=1e-5 if dtype == "float64" else 0.02
     )
+
+
+@pytest.mark.parametrize("make", [Adam, Muon])
+@pytest.mark.parametrize("broken", [np.nan, np.inf, -np.inf])
+def test_an_update_whose_gradient_is_no_number_changes_nothing(make, broken):
+    shapes = {"kernel": (5, 7), "bias": (7,)}
+    optimizer, weights = make(0.1, weight_decay=0.2, global_clipnorm=1.0), variables(shapes)
+    good = random_gradients(shapes, 3)
+    train(optimizer, weights, good[:2])
+    counters = [optimizer.left_out, optimizer.left_out_in_a_row, optimizer.gradient_norm]
+    state = [*weights, *(v for v in optimizer.variables if all(v is not c for c in counters))]
+    before = values(state)
+    bad = [tf.tensor_scatter_nd_update(good[2][0], [[2, 3]], [broken]), good[2][1]]
+    for left_out in (1, 2):
+        optimizer.apply(bad, weights)
+        for value, was in zip(values(state), before, strict=True):
+            np.testing.assert_array_equal(value, was)
+        assert int(optimizer.left_out) == int(optimizer.left_out_in_a_row) == left_out
+        assert int(optimizer.iterations) == 2
+    optimizer.apply(good[2], weights)
+    assert (int(optimizer.left_out), int(optimizer.left_out_in_a_row)) == (2, 0)
+    expected = train(make(0.1, weight_decay=0.2, global_clipnorm=1.0), variables(shapes), good)
+    for value, other in zip(values(weights), expected, strict=True):
+        np.testing.assert_array_equal(value, other)
+
+
+def test_the_length_of_the_gradient_is_told_before_it_is_clipped():
+    optimizer, weights = Adam(0.1, global_clipnorm=0.5), variables({"a": (2,), "b": (1,)})
+    train(optimizer, weights, [[tf.constant([3.0, 0.0]), tf.constant([4.0])]])
+    assert float(optimizer.gradient_norm) == pytest.approx(5.0)
+
+
+def test_a_loss_scale_leaves_updates_as_they_are_and_follows_overflows():
+    shapes = {"kernel": (3, 4)}
+    plain = train(Adam(0.1), variables(shapes), random_gradients(shapes, 3))
+    optimizer, weights = Adam(0.1, loss_scale=1024.0), variables(shapes)
+    optimizer.build(weights)
+    optimizer.GROWTH_UPDATES = 2
+    assert float(optimizer.scale_loss(tf.constant(2.0))) == 2048.0
+    scales = []
+    for gradients in random_gradients(shapes, 3):
+        scaled = [gradient * optimizer.scale.numpy() for gradient in gradients]
+        optimizer.apply(scaled, weights)
+        scales.append(float(optimizer.scale))
+    assert scales == [1024.0, 2048.0, 2048.0]
+    assert_close(values(weights), plain)
+    optimizer.apply([tf.fill((3, 4), np.inf)], weights)
+    assert float(optimizer.scale) == 1024.0 and int(optimizer.iterations) == 3
+
+
+@pytest.mark.parametrize("option", [{"clipnorm": 1.0}, {"clipvalue": 0.5}])
+def test_clipping_each_variable_by_itself_is_refused(option):
+    with pytest.raises(ValueError, match="global_clipnorm.*" + next(iter(option))):
+        Adam(0.1, **option)

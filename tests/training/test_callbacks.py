@@ -1,5 +1,6 @@
 import json
 import math
+import signal
 from types import SimpleNamespace
 
 import keras
@@ -8,25 +9,26 @@ import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from kformer.errors import InputError
 from kformer.losses import MaskedCrossEntropy
 from kformer.metrics import Perplexity, TokenAccuracy
 from kformer.models import Transformer
 from kformer.optimizers import Adam
 from kformer.run_folder import RunFolder
 from kformer.schedules import LinearSchedule
-from training import callbacks
-from training.callbacks import (
-    Checkpoints,
-    MetricsFile,
-    Progress,
-    Samples,
-    TensorBoardLog,
-    Throughput,
+from training.callbacks import measure, metrics_file, progress, stopping, tensorboard
+from training.callbacks.measure import Samples, Throughput, TranslationScores
+from training.callbacks.metrics_file import MetricsFile
+from training.callbacks.progress import Progress, clock
+from training.callbacks.stopping import (
+    FiniteGuard,
+    PatienceLimit,
+    Signals,
     TimeLimit,
-    TranslationScores,
+    TrainingInterrupt,
     UpdateLimit,
-    clock,
 )
+from training.callbacks.tensorboard import TensorBoardLog
 from training.data.rows import Pair
 from training.scoring import score
 
@@ -38,16 +40,23 @@ LOGS = {
 }  # fmt: skip
 
 
+class Variable:
+    def __init__(self, value=0):
+        self.value = value
+
+    def numpy(self):
+        return np.array(self.value)
+
+
 class FakeModel:
-    """Writes a number as its file, and counts its updates."""
+    """Counts its updates."""
 
     def __init__(self):
-        self.version = 0
-        self.optimizer = SimpleNamespace(iterations=0)
+        self.optimizer = SimpleNamespace(
+            iterations=Variable(), left_out_in_a_row=Variable(), learning_rate=0.25
+        )
+        self.seen = Variable([0.0, 0.0])
         self.stop_training = False
-
-    def save(self, path):
-        path.write_text(str(self.version))
 
 
 class FakeTranslator:
@@ -75,12 +84,17 @@ def model():
 def clock_at(monkeypatch):
     """Sets the time that the callbacks see."""
     now = SimpleNamespace(seconds=0.0)
-    monkeypatch.setattr(callbacks, "time", SimpleNamespace(perf_counter=lambda: now.seconds))
+    watch_time(monkeypatch, lambda: now.seconds)
 
     def clock_at(seconds):
         now.seconds = seconds
 
     return clock_at
+
+
+def watch_time(patch, seconds):
+    for module in (measure, metrics_file, progress, stopping, tensorboard):
+        patch.setattr(module, "time", SimpleNamespace(perf_counter=seconds), raising=False)
 
 
 def set_up(callback, model):
@@ -98,55 +112,13 @@ def scored(missed=()):
     return TranslationScores(FakeTranslator(missed), PAIRS, "13a")
 
 
-# Checkpoints
-
-
-def test_the_best_model_is_kept_through_a_worse_round(run, model):
-    checkpoints = set_up(Checkpoints(run), model)
-    for model.version, bleu in enumerate([10.0, 20.0, 15.0, 20.0], start=1):
-        after_round(checkpoints, val_bleu=bleu)
-    assert run.last_model.read_text() == "4"
-    assert run.best_model.read_text() == "2"
-
-
-def test_among_equal_scores_the_model_of_the_lower_loss_is_the_best(run, model):
-    checkpoints = set_up(Checkpoints(run), model)
-    for model.version, loss in enumerate([6.0, 5.0, 5.5], start=1):
-        after_round(checkpoints, val_bleu=0.0, val_loss=loss)
-    assert run.best_model.read_text() == "2"
-
-
-def test_a_first_round_of_bleu_0_is_the_best_so_far(run, model):
-    after_round(set_up(Checkpoints(run), model), val_bleu=0.0)
-    assert run.best_model.exists()
-
-
-@pytest.mark.parametrize("loss", [math.nan, math.inf])
-def test_a_ruined_model_is_not_saved(run, model, loss):
-    checkpoints = set_up(Checkpoints(run), model)
-    model.version = 1
-    after_round(checkpoints, val_bleu=10.0)
-    model.version = 2
-    after_round(checkpoints, loss=loss, val_bleu=99.0)
-    assert run.last_model.read_text() == run.best_model.read_text() == "1"
-
-
-def test_saving_between_rounds_makes_a_best_model_only_where_there_is_none(run, model):
-    checkpoints = set_up(Checkpoints(run), model)
-    model.version = 1
-    checkpoints.save()
-    model.version = 2
-    checkpoints.save()
-    assert (run.last_model.read_text(), run.best_model.read_text()) == ("2", "1")
-
-
 # Limits
 
 
 def test_training_stops_at_its_last_update_and_not_before(model):
     limit = set_up(UpdateLimit(3), model)
     stopped = []
-    for model.optimizer.iterations in (1, 2, 3):
+    for model.optimizer.iterations.value in (1, 2, 3):
         limit.on_train_batch_end(0)
         stopped.append(model.stop_training)
     assert stopped == [False, False, True]
@@ -154,7 +126,7 @@ def test_training_stops_at_its_last_update_and_not_before(model):
 
 def test_an_update_that_overflowed_does_not_count(model):
     limit = set_up(UpdateLimit(2), model)
-    for model.optimizer.iterations in (1, 1, 1):
+    for model.optimizer.iterations.value in (1, 1, 1):
         limit.on_train_batch_end(0)
     assert not model.stop_training
 
@@ -194,6 +166,78 @@ def test_the_time_of_a_validation_is_known_before_the_first(model, clock_at):
         clock_at(seconds)
         limit.on_train_batch_end(0)
         assert model.stop_training == stops
+
+
+def test_training_stops_when_rounds_bring_nothing_better(model):
+    keeper = SimpleNamespace(rounds_since_best=0)
+    limit = set_up(PatienceLimit(2, keeper), model)
+    stopped = []
+    for keeper.rounds_since_best in (0, 1, 0, 1, 2):
+        after_round(limit)
+        stopped.append(model.stop_training)
+    assert stopped == [False, False, False, False, True]
+
+
+def test_gradients_that_are_no_numbers_end_training_with_the_batch_named(model):
+    batch = (np.array([[7, 3, 0], [8, 9, 3]]), None), np.array([[5, 3, 0], [6, 6, 3]])
+    keeper = SimpleNamespace(batches=12)
+    asked = []
+    guard = FiniteGuard(
+        3, lambda number: asked.append(number) or batch, lambda ids: [f"ids {ids[0].tolist()}"], keeper
+    )
+    set_up(guard, model)
+    for model.optimizer.left_out_in_a_row.value in (0, 1, 2, 0, 1):
+        guard.on_train_batch_end(0)
+    model.optimizer.left_out_in_a_row.value = 3
+    with pytest.raises(InputError, match=r"3 updates in a row.*batch 12 .*ids \[8, 9, 3\].*0.25"):
+        guard.on_train_batch_end(0)
+    assert asked == [11]
+
+
+class FakeKeeper:
+    round_batches = 4
+
+    def __init__(self, batches):
+        self.batches = batches
+        self.saved = 0
+
+    def save(self):
+        self.saved += 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_a_checkpoint_after_the_update_and_ends_training(model, number):
+    usual = signal.getsignal(number)
+    keeper = FakeKeeper(6)
+    with Signals(keeper, lambda *flags: list(flags)) as signals:
+        set_up(signals, model).on_train_batch_end(0)
+        signal.raise_signal(number)
+        assert keeper.saved == 0
+        with pytest.raises(TrainingInterrupt) as caught:
+            signals.on_train_batch_end(0)
+    assert keeper.saved == 1 and caught.value.signal_number == number
+    assert signal.getsignal(number) is usual
+
+
+def test_a_signal_in_the_last_update_of_a_round_waits_for_the_validation(model):
+    keeper = FakeKeeper(8)
+    with Signals(keeper, lambda *flags: list(flags)) as signals:
+        set_up(signals, model)
+        signal.raise_signal(signal.SIGTERM)
+        signals.on_train_batch_end(0)
+        with pytest.raises(TrainingInterrupt):
+            signals.on_epoch_end(0)
+    assert keeper.saved == 0, "the end of a round saves by itself"
+
+
+def test_what_one_worker_was_told_all_workers_do(model):
+    keeper = FakeKeeper(6)
+    with Signals(keeper, lambda stop, interrupted, terminated: [False, False, True]) as signals:
+        with pytest.raises(TrainingInterrupt):
+            set_up(signals, model).on_train_batch_end(0)
+    with Signals(keeper, lambda *flags: [True, False, False]) as signals:
+        set_up(signals, model).on_train_batch_end(0)
+    assert model.stop_training
 
 
 # Scores and samples
@@ -274,7 +318,7 @@ def test_tensorboard_reads_every_figure_and_the_samples(run, model):
         after_round(scores)
         after_round(samples)
         after_round(log, update=update, loss=update / 10)
-    log.on_train_end()
+    log.close()
     events = EventAccumulator(str(run.logs))
     events.Reload()
     tags = {
@@ -302,7 +346,7 @@ def test_a_bar_in_a_sample_does_not_break_the_table(run, model):
     samples = SimpleNamespace(latest=[("a|b", "c", "d|")])
     log = set_up(TensorBoardLog(run, samples), model)
     after_round(log)
-    log.on_train_end()
+    log.close()
     events = EventAccumulator(str(run.logs))
     events.Reload()
     text = tf.make_ndarray(events.Tensors("samples")[0].tensor_proto).item().decode()
@@ -311,19 +355,18 @@ def test_a_bar_in_a_sample_does_not_break_the_table(run, model):
 
 def test_between_rounds_the_curves_have_a_point_every_twenty_updates(run, model, clock_at):
     samples = SimpleNamespace(latest=[])
-    model.token_loss = SimpleNamespace(total=0.0, count=0.0)
     log = set_up(TensorBoardLog(run, samples), model)
     clock_at(100)
     log.on_epoch_begin(0)
     for update in range(1, 46):
         # Ten tokens an update; a loss of 4 a token, of 2 from the twentieth on; half a second.
-        model.optimizer = SimpleNamespace(iterations=update, learning_rate=update / 1000)
-        model.token_loss.count += 10
-        model.token_loss.total += 10 * (4 if update <= 20 else 2)
+        model.optimizer.iterations.value, model.optimizer.learning_rate = update, update / 1000
+        model.seen.value[0] += 10 * (4 if update <= 20 else 2)
+        model.seen.value[1] += 10
         clock_at(100 + update / 2)
         log.on_train_batch_end(update)
     after_round(log, update=45)
-    log.on_train_end()
+    log.close()
     events = EventAccumulator(str(run.logs))
     events.Reload()
 
@@ -339,13 +382,12 @@ def test_between_rounds_the_curves_have_a_point_every_twenty_updates(run, model,
 
 def test_progress_marks_the_rounds_that_are_the_best_so_far(run, model, capsys):
     samples = SimpleNamespace(latest=[("Quelle", "source", "spring")])
-    checkpoints = set_up(Checkpoints(run), model)
-    progress = set_up(Progress(100, samples, checkpoints), model)
-    progress.on_train_begin()
-    for bleu, loss in ((0.0, 4.0), (12.5, 4.0), (11.0, 3.0), (12.5, 2.0)):
-        progress.on_epoch_begin(0)
-        for callback in (checkpoints, progress):
-            after_round(callback, val_bleu=bleu, val_loss=loss)
+    keeper = SimpleNamespace(improved=False)
+    shown = set_up(Progress(100, samples, keeper), model)
+    shown.on_train_begin()
+    for bleu, keeper.improved in ((0.0, True), (12.5, True), (11.0, False), (12.5, True)):
+        shown.on_epoch_begin(0)
+        after_round(shown, val_bleu=bleu)
     out = capsys.readouterr().out
     rounds = [line for line in out.split("\n") if line.startswith("update 20/100")]
     assert ["(best)" in line for line in rounds] == [True, True, False, True]
@@ -401,7 +443,7 @@ def fitted():
     seconds = iter(range(1000))
     recorder, throughput = Recorder(), Throughput()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(callbacks, "time", SimpleNamespace(perf_counter=lambda: float(next(seconds))))
+        watch_time(patch, lambda: float(next(seconds)))
         model.fit(
             batches().repeat(),
             validation_data=batches().repeat(2),
