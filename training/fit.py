@@ -36,6 +36,15 @@ from training.devices import Devices
 
 _BEST = {"bleu": ("val_bleu", True), "chrf": ("val_chrf", True), "loss": ("val_loss", False)}
 
+# What TensorFlow raises where another worker does not answer.
+_LOST = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.InternalError,
+)
+
 
 class Fit:
     """Trains a model in a run folder.
@@ -117,6 +126,13 @@ class Fit:
                 f"out of memory at a batch of {source.shape} source and {target.shape} target "
                 "positions: lower train.batch_tokens, or raise train.accumulate. Checkpoints "
                 "from before are kept"
+            ) from error
+        except _LOST as error:
+            if not self.devices.several_workers:
+                raise
+            raise InputError(
+                "another worker is gone or cannot be reached, so this one stops. Start all of "
+                f"them again to go on from the last checkpoint ({type(error).__name__})"
             ) from error
         finally:
             self._tensorboard.close()

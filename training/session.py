@@ -3,10 +3,8 @@
 import contextlib
 import json
 import os
-import resource
 import shutil
 import signal
-import sys
 import tempfile
 import time
 from dataclasses import asdict, replace
@@ -20,6 +18,7 @@ from kformer.losses import MaskedCrossEntropy
 from kformer.metrics import Perplexity, TokenAccuracy
 from kformer.run_folder import RunFolder
 from training.build import build_model, build_optimizer
+from training.callbacks.measure import memory_gigabytes
 from training.callbacks.progress import clock
 from training.callbacks.stopping import TrainingInterrupt
 from training.checkpoints import Checkpoint, latest_checkpoint
@@ -121,7 +120,7 @@ def _train(
         interrupt = error
     print(
         f"\ntrained     {int(fit.model.optimizer.iterations.numpy()):,} updates, "
-        f"{fit.throughput.average:,.0f} target tokens/s, peak memory {_peak_gigabytes():.1f} GB"
+        f"{fit.throughput.average:,.0f} target tokens/s, peak memory {memory_gigabytes():.1f} GB"
     )
     if interrupt is not None:
         print(
@@ -173,9 +172,3 @@ def _fill(run: RunFolder, config: Config, prepared: PreparedText) -> None:
     shutil.copyfile(prepared.corpus.folder / "report.json", run.corpus_report)
     run.tokens_meta.write_text(json.dumps(asdict(prepared.train.meta)) + "\n", "utf-8")
     run.config.write_text(to_yaml(config), "utf-8")
-
-
-def _peak_gigabytes() -> float:
-    """The most main memory this process has held so far."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak * (1 if sys.platform == "darwin" else 1024) / 1e9

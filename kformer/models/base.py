@@ -20,8 +20,9 @@ class SequenceModel(keras.Model):
     Attributes:
         accumulate: into how many parts `fit` divides each batch, to hold the activations of one
             at a time; the update is that of the whole batch. Set it before `fit`; default 1.
-        seen: sum of the training losses and number of target tokens so far, of all replicas and
-            workers, float64 (2,); unlike the metrics it can be read at any time, on one of them.
+        seen: sum of the training losses, number of target tokens and number of target positions,
+            padding included, so far, of all replicas and workers, float64 (3,); unlike the metrics
+            it can be read at any time, on one of them.
     """
 
     def __init__(self, **kwargs):
@@ -29,7 +30,7 @@ class SequenceModel(keras.Model):
         self.token_loss = keras.metrics.Mean(name="loss")
         self.accumulate = 1
         self.seen = tf.Variable(
-            tf.zeros([2], tf.float64),
+            tf.zeros([3], tf.float64),
             trainable=False,
             aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
         )
@@ -74,7 +75,8 @@ class SequenceModel(keras.Model):
         shown = counted * token_weights(labels, sample_weight, self.loss.pad_id)
         loss, tokens = tf.math.multiply_no_nan(loss, counted), tokens * counted
         self._update_metrics((inputs, labels, shown), logits, loss, tokens)
-        return gradients, tf.cast([loss, tokens], tf.float64)
+        positions = tf.cast(tf.size(labels), tf.float32)
+        return gradients, tf.cast([loss, tokens, positions], tf.float64)
 
     def _accumulated_gradients(self, batch, all_tokens):
         """The same, one part of the batch after another."""
@@ -95,7 +97,7 @@ class SequenceModel(keras.Model):
             return i + 1, totals, seen + sums
 
         zeros = [tf.zeros(weight.shape, weight.dtype) for weight in self.trainable_weights]
-        nothing = tf.zeros([2], tf.float64)
+        nothing = tf.zeros([3], tf.float64)
         _, gradients, sums = tf.while_loop(
             lambda i, *_: i < self.accumulate, add_part, (0, zeros, nothing), parallel_iterations=1
         )

@@ -53,9 +53,13 @@ class FakeModel:
 
     def __init__(self):
         self.optimizer = SimpleNamespace(
-            iterations=Variable(), left_out_in_a_row=Variable(), learning_rate=0.25
+            iterations=Variable(),
+            left_out=Variable(),
+            left_out_in_a_row=Variable(),
+            gradient_norm=Variable(1.5),
+            learning_rate=0.25,
         )
-        self.seen = Variable([0.0, 0.0])
+        self.seen = Variable([0.0, 0.0, 0.0])
         self.stop_training = False
 
 
@@ -183,7 +187,10 @@ def test_gradients_that_are_no_numbers_end_training_with_the_batch_named(model):
     keeper = SimpleNamespace(batches=12)
     asked = []
     guard = FiniteGuard(
-        3, lambda number: asked.append(number) or batch, lambda ids: [f"ids {ids[0].tolist()}"], keeper
+        3,
+        lambda number: asked.append(number) or batch,
+        lambda ids: [f"ids {ids[0].tolist()}"],
+        keeper,
     )
     set_up(guard, model)
     for model.optimizer.left_out_in_a_row.value in (0, 1, 2, 0, 1):
@@ -363,6 +370,7 @@ def test_between_rounds_the_curves_have_a_point_every_twenty_updates(run, model,
         model.optimizer.iterations.value, model.optimizer.learning_rate = update, update / 1000
         model.seen.value[0] += 10 * (4 if update <= 20 else 2)
         model.seen.value[1] += 10
+        model.seen.value[2] += 16
         clock_at(100 + update / 2)
         log.on_train_batch_end(update)
     after_round(log, update=45)
@@ -378,6 +386,10 @@ def test_between_rounds_the_curves_have_a_point_every_twenty_updates(run, model,
     assert points("optimizer/learning_rate")[1][1] == pytest.approx(0.04)
     assert points("speed/tokens_per_second")[:2] == [(20, 20), (40, 20)]
     assert [step for step, _ in points("train/perplexity")] == [45]
+    assert points("speed/padding_share") == [(20, 0.375), (40, 0.375)]
+    assert points("optimizer/gradient_norm") == [(20, 1.5), (40, 1.5)]
+    assert points("optimizer/updates_left_out") == [(20, 0), (40, 0)]
+    assert all(0.01 < value < 100 for _, value in points("speed/memory_gigabytes"))
 
 
 def test_progress_marks_the_rounds_that_are_the_best_so_far(run, model, capsys):

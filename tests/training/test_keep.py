@@ -65,7 +65,8 @@ def keeper_of(run, model, metrics=(), best_by=("val_bleu", True), **options):
 
 
 def rounds(keeper, *figures):
-    for keeper.model.version, changed in enumerate(figures, start=keeper.model.version + 1):
+    for changed in figures:
+        keeper.model.version += 1
         keeper.batches += keeper.round_batches
         keeper.on_epoch_end(0, {**LOGS, **changed})
 

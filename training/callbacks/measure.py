@@ -1,5 +1,7 @@
 """What is measured beside the updates: speed, and translations of the validation text."""
 
+import resource
+import sys
 import time
 from collections.abc import Sequence
 
@@ -14,6 +16,12 @@ from training.scoring import score
 def tokens_seen(model: keras.Model) -> float:
     """Target tokens trained on so far, padding not counted."""
     return float(model.seen.numpy()[1])
+
+
+def memory_gigabytes() -> float:
+    """The most main memory this process has held so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak * (1 if sys.platform == "darwin" else 1024) / 1e9
 
 
 class Throughput(keras.callbacks.Callback):

@@ -24,11 +24,13 @@ class Progress(keras.callbacks.Callback):
         self.updates = updates
         self.samples = samples
         self.keeper = keeper
+        self._began: float | None = None
         self._terminal = sys.stdout.isatty()
         self._pause = 0.2 if self._terminal else 60.0
 
     def on_train_begin(self, logs=None):
-        self._began = time.perf_counter()
+        if self._began is None:  # A training that goes on within a round fits twice.
+            self._began = time.perf_counter()
         self._first = int(self.model.optimizer.iterations.numpy())
         self._shown = self._began
 

@@ -6,12 +6,13 @@ import keras
 import tensorflow as tf
 
 from kformer.run_folder import RunFolder
-from training.callbacks.measure import Samples
+from training.callbacks.measure import Samples, memory_gigabytes
 
 
 class TensorBoardLog(keras.callbacks.Callback):
     """Writes what each round measured as TensorBoard scalars over updates, and the sample
-    translations as a table; loss, learning rate and speed every few updates.
+    translations as a table; loss, learning rate, gradient, padding, memory and speed every few
+    updates.
 
     Args:
         run: where the event files go.
@@ -28,40 +29,51 @@ class TensorBoardLog(keras.callbacks.Callback):
         "val_bleu": "validation/BLEU",
         "val_chrf": "validation/chrF",
         "learning_rate": "optimizer/learning_rate",
+        "gradient_norm": "optimizer/gradient_norm",
+        "left_out": "optimizer/updates_left_out",
+        "padding": "speed/padding_share",
+        "memory": "speed/memory_gigabytes",
         "tokens_per_second": "speed/tokens_per_second",
     }
-    # Written between rounds too, each time over so many updates.
-    OFTEN = ("loss", "learning_rate", "tokens_per_second")
+    # Between rounds there is a point of some of them over so many updates.
     EVERY = 20
 
     def __init__(self, run: RunFolder, samples: Samples):
         super().__init__()
         self.samples = samples
         self._writer = tf.summary.create_file_writer(str(run.logs))
+        self._last = 0
 
     def on_epoch_begin(self, epoch, logs=None):
-        self._loss, self._tokens = self.model.seen.numpy()
+        self._seen = self.model.seen.numpy()
         self._since = time.perf_counter()
 
     def on_train_batch_end(self, batch, logs=None):
-        update = int(self.model.optimizer.iterations.numpy())
+        optimizer = self.model.optimizer
+        update = int(optimizer.iterations.numpy())
         if update % self.EVERY:
             return
-        loss, tokens = self.model.seen.numpy()
-        now = time.perf_counter()
+        seen, now = self.model.seen.numpy(), time.perf_counter()
+        loss, tokens, positions = seen - self._seen
         figures = {
-            "loss": (loss - self._loss) / max(tokens - self._tokens, 1),
-            "learning_rate": float(self.model.optimizer.learning_rate),
-            "tokens_per_second": (tokens - self._tokens) / (now - self._since),
+            "loss": loss / max(tokens, 1),
+            "learning_rate": float(optimizer.learning_rate),
+            "gradient_norm": float(optimizer.gradient_norm.numpy()),
+            "left_out": int(optimizer.left_out.numpy()),
+            "padding": 1 - tokens / max(positions, 1),
+            "memory": memory_gigabytes(),
+            "tokens_per_second": tokens / (now - self._since),
         }
-        self._loss, self._tokens, self._since = loss, tokens, now
+        self._seen, self._since = seen, now
+        self._last = update
         self._write(update, figures)
 
     def on_epoch_end(self, epoch, logs=None):
-        often = () if logs["update"] % self.EVERY == 0 else self.OFTEN
-        figures = {
-            name: logs[name] for name in self.TAGS if name in often or name not in self.OFTEN
-        }
+        # A point of the last updates is there already, if they came out even.
+        there = (
+            ("loss", "learning_rate", "tokens_per_second") if logs["update"] == self._last else ()
+        )
+        figures = {name: logs[name] for name in self.TAGS if name in logs and name not in there}
         self._write(logs["update"], figures)
         with self._writer.as_default(step=logs["update"]):
             rows = ["| source | translation | reference |", "|---|---|---|"]
