@@ -23,7 +23,8 @@ from training.data.encoding import Encoders, load_encoders
 from training.data.progress import say, shown
 from training.data.rows import Pair
 from training.data.splits import PARTS
-from training.data.store import TokenStore, build_store
+from training.data.store import TokenStore
+from training.data.tokenising import build_store
 
 # Validation pairs are not left out for their length; this only bounds a line gone wrong, whose
 # attention weights would fill the memory.

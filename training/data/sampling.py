@@ -8,7 +8,8 @@ from pathlib import Path
 
 from training.data.encoding import Encoders
 from training.data.rows import Pair
-from training.data.store import TokenStore, build_store
+from training.data.store import TokenStore
+from training.data.tokenising import build_store
 
 
 @dataclass

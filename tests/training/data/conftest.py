@@ -3,7 +3,7 @@ import pytest
 
 from training.data.encoding import Encoders
 from training.data.rows import Pair
-from training.data.store import build_store
+from training.data.tokenising import build_store
 
 
 class FakeEncoder:

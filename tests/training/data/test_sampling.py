@@ -9,7 +9,7 @@ from training.data.batches import training_batches
 from training.data.encoding import load_encoders
 from training.data.rows import Pair
 from training.data.sampling import SampledStore
-from training.data.store import build_store
+from training.data.tokenising import build_store
 
 TEXTS = ["A house by the sea.", "Trees grow slowly here.", "What does a seal eat?",
          "The house is old and grey.", "Slowly, the sea eats the land."]  # fmt: skip

@@ -13,7 +13,8 @@ from kformer.subwords.learn import learn
 from training.data.encoding import load_encoders
 from training.data.report import Dropped, Example, Report
 from training.data.rows import Pair
-from training.data.store import TokenStore, build_store
+from training.data.store import TokenStore
+from training.data.tokenising import build_store
 
 ENGLISH = ["A house by the sea.", "Trees grow slowly here.", "What does a seal eat?",
            "The house is old and grey.", "Slowly, the sea eats the land."]  # fmt: skip
@@ -178,7 +179,7 @@ def test_a_killed_build_leaves_nothing_that_opens(tmp_path, vocabulary):
         from pathlib import Path
         from training.data.encoding import load_encoders
         from training.data.rows import Pair
-        from training.data.store import build_store
+        from training.data.tokenising import build_store
         def pairs():
             for _ in range(10_000):
                 yield Pair("A house.", "A tree.")
@@ -235,7 +236,7 @@ import resource, sys
 from functools import partial
 from pathlib import Path
 from training.data.encoding import load_encoders
-from training.data.store import build_store
+from training.data.tokenising import build_store
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 try:
     pairs = [("A house.", "A tree.")] * 20_000
