@@ -119,7 +119,10 @@ def find_workers(environ: Mapping[str, str]) -> tuple[list[str], int]:
             )
         return workers, int(index)
     if "SLURM_PROCID" in environ:
-        resolver = tf.distribute.cluster_resolver.SlurmClusterResolver()
+        # It reckons with a GPU for each task; which GPUs a task sees, Slurm says.
+        resolver = tf.distribute.cluster_resolver.SlurmClusterResolver(
+            gpus_per_node=int(environ["SLURM_NTASKS"]), gpus_per_task=1, auto_set_gpu=False
+        )
         workers = resolver.cluster_spec().as_dict()["worker"]
         return workers, int(environ["SLURM_PROCID"])
     raise InputError(
