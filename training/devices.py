@@ -76,11 +76,13 @@ class Devices:
         counts = self._summed(tf.constant(flags, tf.float32))
         return (self.strategy.experimental_local_results(counts)[0].numpy() > 0).tolist()
 
-    @tf.function(reduce_retracing=True)
+    @tf.function
     def _summed(self, flags):
-        return self.strategy.run(
-            lambda own: tf.distribute.get_replica_context().all_reduce("SUM", own), (flags,)
-        )
+        def summed(own):
+            # Made here, it lies on a device of this worker; what comes from outside lies on none.
+            return tf.distribute.get_replica_context().all_reduce("SUM", tf.identity(own))
+
+        return self.strategy.run(summed, (flags,))
 
     def __str__(self) -> str:
         gpus = tf.config.list_physical_devices("GPU")
