@@ -114,7 +114,7 @@ class TokenizerConfig:
             the share of merges left out, such as 0.1; for unigram the inverse temperature, such as
             0.2: the lower, the more varied. Null: the likeliest way, always.
         file: Use this vocabulary and learn none, whatever kind and vocab_size say: any
-            SentencePiece .model, or what a run has in tokenizer/. SOURCE,TARGET if not joint.
+            SentencePiece .model, or a run folder, whose own are used. SOURCE,TARGET if not joint.
     """
 
     kind: Literal["unigram", "bpe", "character", "byte", "word"] = "unigram"
@@ -476,9 +476,10 @@ def _check_corpora(data: DataConfig) -> None:
 
 
 def _check_files(tokenizer: TokenizerConfig) -> None:
-    if tokenizer.file is not None and not tokenizer.joint and tokenizer.file.count(",") != 1:
+    two = tokenizer.file is not None and not tokenizer.joint
+    if two and tokenizer.file.count(",") != 1 and not Path(tokenizer.file).is_dir():
         raise InputError(
-            "tokenizer.file must be SOURCE,TARGET where tokenizer.joint is false. "
+            "tokenizer.file must be SOURCE,TARGET or a run folder where tokenizer.joint is false. "
             f"Received: {tokenizer.file!r}"
         )
 

@@ -1,7 +1,9 @@
 """Clean a corpus and look at it: `python -m training.data [PRESET|CONFIG.yaml] [--out DIR]`."""
 
+import json
 import shutil
 import sys
+from dataclasses import asdict
 from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
@@ -49,7 +51,8 @@ def _run(arguments: list[str]) -> int:
         for part in PARTS:
             shutil.copyfile(prepared.corpus.text(part), made / f"{part}.tsv")
         (made / "report.txt").write_text(report + "\n", "utf-8", "backslashreplace")
-        shutil.copyfile(prepared.corpus.folder / "report.json", made / "report.json")
+        figures = {**asdict(prepared.corpus.report), "tokens": asdict(prepared.train.meta)}
+        (made / "report.json").write_text(json.dumps(figures, indent=1) + "\n", "utf-8")
         shutil.copytree(prepared.tokenizer, made / "tokenizer")
         if plots := find_spec("matplotlib") is not None:
             plot_lengths(prepared.train, made / "lengths.png")

@@ -67,7 +67,7 @@ def row_rules(config: CleaningConfig) -> dict[str, Rule]:
         if scripts is not None:
             names = [scripts] if isinstance(scripts, str) else scripts
             letters = _letters_of(names, f"cleaning.{side}_script")
-            rules[f"with a {side} not in {' and '.join(names)}"] = _other_script(
+            rules[f"with a {side} not in {' or '.join(names)}"] = _other_script(
                 letters, config.min_script, side == "source"
             )
     if config.numbers:

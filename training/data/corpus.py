@@ -12,7 +12,7 @@ import numpy as np
 
 from kformer.errors import InputError
 from training.config import CleaningConfig, DataConfig
-from training.data.cleaning import Chunk, Cleaned, Cleaner
+from training.data.cleaning import MALFORMED, Chunk, Cleaned, Cleaner
 from training.data.parallel import in_chunks, in_processes
 from training.data.progress import shown
 from training.data.reading.names import Names
@@ -22,6 +22,9 @@ from training.data.report import EXAMPLES, Example, Report
 from training.data.rows import Pair, Row
 from training.data.seen import SeenHashes
 from training.data.splits import PARTS, Part, Split
+
+# Formats whose sides have names.
+_NAMED = ("json", "ndjson", "tmx")
 
 
 class Sources(NamedTuple):
@@ -44,6 +47,8 @@ class CorpusReport:
         in_train: how many of their pairs have a source that training text has too, before
             cleaning took it out.
         in_train_examples: some of these sources.
+        test_in_valid: how many pairs of given test text have a source that given validation text
+            has too.
     """
 
     pairs: dict[Part, int] = field(default_factory=dict)
@@ -52,6 +57,7 @@ class CorpusReport:
     given: dict[Part, Report] = field(default_factory=dict)
     in_train: dict[Part, int] = field(default_factory=dict)
     in_train_examples: dict[Part, list[str]] = field(default_factory=dict)
+    test_in_valid: int = 0
 
 
 class CleanCorpus:
@@ -132,6 +138,8 @@ def clean_corpus(
         for part in ("valid", "test")
         if getattr(sources, part) is not None
     }
+    if len(held_out) == 2:
+        report.test_in_valid = int(np.isin(held_out["test"], held_out["valid"]).sum())
     hashes = _write_train(sources, cleaner, held_out, corpus, report)
     to_cut = [part for part in ("valid", "test") if part not in held_out]
     if to_cut:
@@ -211,7 +219,11 @@ def _clean(
     if report.seen == 0:
         raise InputError(f"{name}: is empty; a corpus needs at least one pair")
     if report.kept == 0:
-        raise InputError(f"{name}: holds no usable pair: {report}")
+        named = report.dropped.keys() == {MALFORMED} and any(
+            file.name.partition(".")[2].startswith(_NAMED) for s in sources for file in s.files
+        )
+        hint = "; name the sides: data.source_key, data.target_key" if named else ""
+        raise InputError(f"{name}: holds no usable pair: {report}{hint}")
 
 
 def _write_given(

@@ -41,7 +41,7 @@ def plot_lengths(store: TokenStore, path: Path) -> None:
     )
     lengths.set(xlabel="tokens of a text", ylabel="texts", title="Lengths, before the limit")
     lengths.set_xlim(0, edges[-1])
-    lengths.legend()
+    figure.legend(*lengths.get_legend_handles_labels(), loc="outside lower left", ncols=3)
     ratio = np.clip(np.log2(store.target_lengths / store.source_lengths), -3, 3)
     # An odd number of bins, so that pairs of equal length are in the middle of one.
     ratios.hist(ratio, np.linspace(-3.05, 3.05, 62), color="tab:green")
@@ -50,6 +50,7 @@ def plot_lengths(store: TokenStore, path: Path) -> None:
     ratios.set(xlabel="tokens of target : source", ylabel="pairs", title="How sides compare")
     for axes in (lengths, ratios):
         axes.spines[["top", "right"]].set_visible(False)
+        axes.yaxis.get_major_locator().set_params(integer=True)
     figure.savefig(path, dpi=150)
 
 

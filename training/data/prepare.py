@@ -162,8 +162,12 @@ def _tokenize(config: Config, corpus: CleanCorpus, files: list[Path], folder: Pa
 def _vocabulary_files(config: TokenizerConfig) -> list[Path]:
     if config.file is None:
         return []
-    names = [config.file] if config.joint else config.file.split(",")
+    names = [config.file]
+    if not config.joint and not Path(config.file).is_dir():
+        names = config.file.split(",")
     files = [Path(name.strip()) for name in names]
+    if files[0].is_dir():
+        files = _files_of_run(files[0], config.joint)
     for file in files:
         if not file.is_file():
             hint = "; two files need tokenizer.joint false" if "," in str(file) else ""
@@ -173,6 +177,19 @@ def _vocabulary_files(config: TokenizerConfig) -> list[Path]:
                 f"tokenizer.file: {file}: must be a .model of SentencePiece or a .txt of words"
             )
     return files
+
+
+def _files_of_run(folder: Path, joint: bool) -> list[Path]:
+    """The vocabularies in a run folder, or in its `tokenizer`."""
+    stems = ["joint"] if joint else ["source", "target"]
+    for place in (folder / "tokenizer", folder):
+        found = {path.stem: path for path in sorted(place.glob("*")) if path.is_file()}
+        if all(stem in found for stem in stems):
+            return [found[stem] for stem in stems]
+    raise InputError(
+        f"tokenizer.file: {folder}: holds no {' and '.join(f'{stem}.*' for stem in stems)}, which "
+        f"tokenizer.joint {str(joint).lower()} needs"
+    )
 
 
 def _use(file: Path, target: Path) -> None:

@@ -24,6 +24,7 @@ def summary(config: Config, prepared: PreparedText) -> str:
         f"the test{_unscored(prepared)}",
         f"vocabulary  {_sizes(config, prepared)}",
         *(f"  {side}    {_rates(stats)}" for side, stats in _sides(meta)),
+        *(f"  {warning}" for warning in _unknown(meta)),
         f"kept in     {prepared.folder}{', made before' if prepared.reused else ''}",
     ]
     return "\n".join(lines)
@@ -51,12 +52,16 @@ def explained(config: Config, prepared: PreparedText) -> str:
     for side, stats in _sides(meta):
         lines += [f"{side}: {_rates(stats)}"]
         lines += [f"  longest: {tokens:,} tokens, {text!r}" for tokens, text in stats.longest]
+    lines += _unknown(meta)
     lines += [
         "",
-        f"train: {meta.report.explained()}",
+        f"tokenised: {meta.report.explained()}",
         f"  {meta.source_tokens:,} source and {meta.target_tokens:,} target tokens",
     ]
     return "\n".join(lines)
+
+
+_MANY_UNKNOWN = 0.05
 
 
 def _warnings(config: Config, report: CorpusReport) -> Iterator[str]:
@@ -67,6 +72,21 @@ def _warnings(config: Config, report: CorpusReport) -> Iterator[str]:
             yield (
                 f"warning: {count:,} of {report.pairs[part]:,} {_NAMES[part]} sentences occur in "
                 f"the training text and were {what}: {examples}"
+            )
+    if report.test_in_valid:
+        yield (
+            f"warning: {report.test_in_valid:,} of {report.pairs['test']:,} test sentences occur "
+            "in the validation text: a model chosen by them is not tested by them"
+        )
+
+
+def _unknown(meta: StoreMeta) -> Iterator[str]:
+    for side, stats in _sides(meta):
+        share = stats.unknown / max(stats.tokens, 1)
+        if share > _MANY_UNKNOWN:
+            yield (
+                f"warning: {share:.0%} of the {side}'s tokens are unknown to the vocabulary: is it "
+                "that of another language, or too small?"
             )
 
 

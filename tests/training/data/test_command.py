@@ -53,7 +53,9 @@ def test_tells_what_was_left_out_and_why_and_writes_what_is_left(run, tmp_path):
         "lengths.png", "report.json", "report.txt", "test.tsv", "tokenizer", "train.tsv",
         "valid.tsv",
     ]  # fmt: skip
-    pairs = json.loads((tmp_path / "clean" / "report.json").read_text())["pairs"]
+    figures = json.loads((tmp_path / "clean" / "report.json").read_text())
+    assert figures["tokens"]["source"]["tokens"] > 0
+    pairs = figures["pairs"]
     for part in ("train", "valid", "test"):
         lines = (tmp_path / "clean" / f"{part}.tsv").read_text().splitlines()
         assert len(lines) == pairs[part]

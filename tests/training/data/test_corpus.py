@@ -169,6 +169,22 @@ def test_held_out_sentences_that_occur_in_training_are_counted(file, clean, left
     assert len(sources) == (298 if left_out else 300)
 
 
+def test_test_sentences_that_occur_in_validation_text_are_counted(file, clean):
+    valid = file([("One", "Eins"), ("two", "zwei")], "v.tsv")
+    test = file([("one", "1"), ("ONE", "2"), ("three", "3")], "t.tsv")
+    assert clean(file(PAIRS), valid, test).report.test_in_valid == 2
+    assert clean(file(PAIRS), valid).report.test_in_valid == 0
+
+
+@pytest.mark.parametrize("content", ['{"en": "a", "de": "b"}\n', "[]\n"])
+def test_rows_without_the_keys_asked_for_are_told_with_the_keys_of_the_option(
+    file, clean, tmp_path, content
+):
+    (tmp_path / "rows.jsonl").write_text(content * 3)
+    with pytest.raises(InputError, match="3 malformed; name the sides: data.source_key"):
+        clean(str(tmp_path / "rows.jsonl"))
+
+
 def test_a_growing_corpus_keeps_what_is_held_out(file, clean):
     small, large = parts(clean(file(PAIRS[:150]))), parts(clean(file(PAIRS)))
     for part in ("valid", "test"):

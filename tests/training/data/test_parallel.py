@@ -34,7 +34,8 @@ def test_many_tasks_are_done_in_several_processes_and_few_in_this_one():
     few = {process for _, process in in_processes(make_squarer, range(8), 2)}
     many = {process for _, process in in_processes(make_squarer, range(200), 2)}
     assert few == {os.getpid()}
-    assert len(many) == 3 and os.getpid() in many
+    # A second one may start so late that the first has done them all.
+    assert os.getpid() in many and 2 <= len(many) <= 3
 
 
 def test_tasks_are_read_only_a_little_ahead():

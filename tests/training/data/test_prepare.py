@@ -1,3 +1,4 @@
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,6 +14,7 @@ from training.config import CleaningConfig, Config, DataConfig, TokenizerConfig
 from training.data.corpus import clean_corpus
 from training.data.prepare import prepare_text
 from training.data.store import TokenStore
+from training.data.summary import explained, summary
 
 WORDS = "the a old grey small house tree sea seal eats sees grows by and slowly here".split()
 
@@ -243,6 +245,26 @@ def test_a_damaged_vocabulary_is_named_with_what_to_do(config):
     (prepare_text(config).tokenizer / "joint.model").write_bytes(b"")
     with pytest.raises(InputError, match="delete .*tokens-.* and start again"):
         prepare_text(config).load_encoders()
+
+
+@pytest.mark.parametrize("place", ["run", "run/tokenizer"])
+@pytest.mark.parametrize("joint", [True, False])
+def test_a_run_folder_stands_for_its_vocabularies(config, tmp_path, place, joint):
+    learned = prepare_text(change(config, tokenizer={"joint": joint}))
+    shutil.copytree(learned.tokenizer, tmp_path / "run" / "tokenizer")
+    file = str(tmp_path / place)
+    again = prepare_text(change(config, tokenizer={"joint": joint, "file": file}))
+    assert again.train.meta.fingerprint == learned.train.meta.fingerprint
+    with pytest.raises(InputError, match="run.*: holds no .* which tokenizer.joint .* needs"):
+        prepare_text(change(config, tokenizer={"joint": not joint, "file": file}))
+
+
+def test_a_vocabulary_of_another_language_is_told(config, tmp_path):
+    (tmp_path / "joint.txt").write_text("<pad>\n<unk>\n<s>\n</s>\nHaus\n")
+    other = change(config, tokenizer={"file": str(tmp_path / "joint.txt")})
+    for text in (summary(other, prepare_text(other)), explained(other, prepare_text(other))):
+        assert "warning: 100% of the source's tokens are unknown" in text
+    assert "unknown to the vocabulary" not in summary(config, prepare_text(config))
 
 
 def test_a_vocabulary_that_changes_at_its_path_makes_another_store(config, foreign, tmp_path):

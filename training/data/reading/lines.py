@@ -92,4 +92,4 @@ def _not_text(path: Path, line: int, encoding: str, error: UnicodeDecodeError) -
 
 
 def _conversion(encoding: str, path: Path) -> str:
-    return f"convert it, for example with: iconv -f {encoding} -t UTF-8 {path.name} > NEW"
+    return f"convert it, for example with: iconv -f {encoding} -t UTF-8 {path} > NEW"

@@ -93,7 +93,9 @@ def test_a_line_that_is_not_utf8_is_named_wherever_blocks_end(write, error, befo
 def test_the_encoding_is_guessed(write, error, encoding, text):
     message = error(write("c.tsv", (text * 20).encode(encoding)))
     assert "c.tsv, line 1: not UTF-8 (byte 0x" in message
-    guess = re.search(r", perhaps ([\w-]+); convert it, .*: iconv -f \1 -t UTF-8 c.tsv", message)[1]
+    guess = re.search(
+        r", perhaps ([\w-]+); convert it, .*: iconv -f \1 -t UTF-8 \S+c.tsv", message
+    )[1]
     assert text.encode(encoding).decode(guess) == text
 
 
