@@ -1,9 +1,15 @@
 """From a configuration to the model and the optimizer that are trained."""
 
+import re
+from collections.abc import Sequence
+
 import keras
 
+from kformer.errors import InputError
 from kformer.models import Transformer
+from kformer.models.base import SequenceModel
 from kformer.optimizers import Adam, Muon
+from kformer.run_folder import RunFolder
 from kformer.schedules import InverseSqrtSchedule, LinearSchedule, NoamSchedule
 from kformer.text import Tokenizers
 from training.config import Config, ModelConfig
@@ -17,6 +23,45 @@ def build_model(config: ModelConfig, tokenizers: Tokenizers, dtype: str) -> Tran
     return Transformer(
         tokenizers.source.vocab_size, tokenizers.target.vocab_size, **vars(config), dtype=dtype
     )
+
+
+def begin_with(model: SequenceModel, run: RunFolder) -> None:
+    """Gives a new model the weights of a run's best.
+
+    Raises:
+        InputError: they are of other shapes.
+    """
+    weights = run.load_model().get_weights()
+    if [weight.shape for weight in weights] != [tuple(own.shape) for own in model.weights]:
+        raise InputError(
+            f"train.init_from: {run.path}: its model has other weights than model.* asks for; its "
+            f"settings are in {run.config}"
+        )
+    model.set_weights(weights)
+
+
+def freeze(model: SequenceModel, patterns: Sequence[str]) -> None:
+    """Leaves weights out of training.
+
+    Args:
+        model: whose weights.
+        patterns: regular expressions, found anywhere in the names of the weights.
+
+    Raises:
+        InputError: a pattern is none, or is found in no name; or nothing is left to train.
+    """
+    for pattern in patterns:
+        try:
+            found = [weight for weight in model.weights if re.search(pattern, weight.path)]
+        except re.error as error:
+            raise InputError(f"train.frozen: {pattern!r} is no pattern ({error})") from error
+        if not found:
+            names = ", ".join(weight.path for weight in model.weights[:3])
+            raise InputError(f"train.frozen: {pattern!r} is in no weight's name, such as {names}")
+        for weight in found:
+            weight.trainable = False
+    if not model.trainable_weights:
+        raise InputError(f"train.frozen: leaves nothing to train. Received: {list(patterns)}")
 
 
 def build_optimizer(config: Config, dtype: str) -> keras.optimizers.Optimizer:

@@ -184,6 +184,10 @@ class TrainConfig:
         label_smoothing: Share of the target probability spread over the vocabulary.
         weight_decay: Share of each weight, times the learning rate, taken off at each update.
         clip_norm: Longest global gradient; longer ones are scaled down. Null: never.
+        init_from: Run folder whose best model's weights training begins with; its vocabulary is
+            used unless tokenizer.file says otherwise. Null: new weights.
+        frozen: Patterns (regular expressions) of the weights that are not trained, found in their
+            names: embedding, encoder, layer_norm. Null: none.
         accumulate: Into how many parts a batch is divided to need less memory; the update is that
             of the whole batch.
         strategy: none (one device), mirrored (all GPUs of this machine) or multi_worker (several
@@ -214,6 +218,8 @@ class TrainConfig:
     label_smoothing: float = 0.1
     weight_decay: float = 0.2
     clip_norm: float | None = None
+    init_from: str | None = None
+    frozen: list[str] | None = None
     accumulate: int = 1
     strategy: Literal["none", "mirrored", "multi_worker"] = "none"
     validate_every: int = 390

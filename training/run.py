@@ -53,6 +53,10 @@ def _run(arguments: list[str], began: float) -> int:
     if parsed.print_config:
         print(to_yaml(config))
         return 0
+    if config.train.init_from is not None and config.tokenizer.file is None:
+        # Embeddings mean nothing with another vocabulary.
+        tokenizer = replace(config.tokenizer, file=config.train.init_from)
+        config = replace(config, tokenizer=tokenizer)
     folder, resume = _folder(config, parsed)
     if resume:
         run_config = load_config(folder / "config.yaml")

@@ -17,7 +17,7 @@ from kformer.errors import InputError
 from kformer.losses import MaskedCrossEntropy
 from kformer.metrics import Perplexity, TokenAccuracy
 from kformer.run_folder import RunFolder
-from training.build import build_model, build_optimizer
+from training.build import begin_with, build_model, build_optimizer, freeze
 from training.callbacks.measure import memory_gigabytes
 from training.callbacks.progress import clock
 from training.callbacks.stopping import TrainingInterrupt
@@ -84,6 +84,9 @@ def train(
         if checkpoint is not None:
             fit.restore(checkpoint)
             print(f"goes on from {checkpoint.path}")
+        elif config.train.init_from is not None:
+            begin_with(fit.model, RunFolder.open(config.train.init_from))
+            print(f"begins with {config.train.init_from}")
         print(f"run folder  {folder}, tensorboard --logdir {run.logs}\n", flush=True)
         return _train(config, run, folder, fit, devices, began)
 
@@ -95,6 +98,7 @@ def _make_fit(
     dtype = config.train.precision
     with devices.strategy.scope():
         model = build_model(config.model, tokenizers, dtype)
+        freeze(model, config.train.frozen or ())
         metrics = [TokenAccuracy(), Perplexity()]
         model.compile(
             build_optimizer(config, dtype),

@@ -121,8 +121,9 @@ OTHER = Config(
     TrainConfig(
         updates=700, batch_tokens=333, optimizer="adam", learning_rate=1e-7, schedule="noam",
         warmup_updates=17, label_smoothing=0.0, weight_decay=0.3, clip_norm=1.5,
-        accumulate=2, strategy="mirrored", validate_every=9, save_every=4, keep_checkpoints=5,
-        best_by="chrf", max_left_out=6, deterministic=True, patience=3, max_minutes=2.5,
+        init_from="r", frozen=["a", "b"], accumulate=2, strategy="mirrored", validate_every=9,
+        save_every=4, keep_checkpoints=5, best_by="chrf", max_left_out=6, deterministic=True,
+        patience=3, max_minutes=2.5,
         precision="mixed_float16", jit_compile=True, seed=1234567890,
     ),
     ScoringConfig(bleu_tokenize="zh", samples=0),

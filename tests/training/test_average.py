@@ -1,0 +1,54 @@
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from kformer.run_folder import RunFolder
+from kformer.text import WordTokenizer
+from training.average import main, mean_weights
+from training.checkpoints import Checkpoint, save_checkpoint
+
+
+@pytest.fixture
+def run(tmp_path, save_run):
+    """With three checkpoints of different weights."""
+    texts = {"valid": ["a b", "c a"], "test": ["b"]}
+    run = save_run(tmp_path / "run", WordTokenizer.learn(["a b c"]), texts)
+    weights = run.load_model().get_weights()
+    for number in (1, 2, 3):
+        variables = [
+            SimpleNamespace(numpy=lambda own=own, number=number: own * number) for own in weights
+        ]
+        save_checkpoint(run.checkpoints, number, {"model": variables}, {"update": number}, 9)
+    return run
+
+
+def test_the_mean_is_that_of_numpy():
+    rng = np.random.default_rng(2)
+    arrays = [[rng.normal(size=s).astype("float32") for s in ((2, 3), (4,))] for _ in range(3)]
+    checkpoints = [Checkpoint(None, {"model": own}, {}) for own in arrays]
+    for i, mean in enumerate(mean_weights(checkpoints)):
+        assert mean.dtype == np.float32
+        np.testing.assert_allclose(mean, np.mean([own[i] for own in arrays], axis=0), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("last", "factor"), [(None, 2.0), (2, 2.5), (1, 3.0)])
+def test_the_new_run_has_the_mean_of_the_last_checkpoints(run, tmp_path, capsys, last, factor):
+    options = [] if last is None else [f"--last={last}"]
+    assert main([str(run.path), "--out", str(tmp_path / "mean"), *options]) == 0
+    made = RunFolder.open(tmp_path / "mean")
+    means, weights = made.load_model().get_weights(), run.load_model().get_weights()
+    for mean, own in zip(means, weights, strict=True):
+        np.testing.assert_allclose(mean, factor * own, rtol=1e-6)
+    out = capsys.readouterr().out
+    assert out.count("validation BLEU") == 2 and "updates" in out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [(["--last=4"], "holds 3 checkpoints"), (["--last=0"], "--last must be at least 1")],
+)
+def test_more_than_there_are_is_refused_in_one_line(run, tmp_path, capsys, options, message):
+    assert main([str(run.path), "--out", str(tmp_path / "mean"), *options]) == 2
+    err = capsys.readouterr().err
+    assert message in err and err.count("\n") == 1 and not (tmp_path / "mean").exists()

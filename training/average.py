@@ -1,0 +1,91 @@
+"""Average the last checkpoints of a run: `python -m training.average RUN --out DIR [--last N]`."""
+
+import argparse
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kformer.command_line import run_command
+from kformer.errors import InputError
+from kformer.quiet import import_tensorflow
+
+if TYPE_CHECKING:
+    from training.checkpoints import Checkpoint
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command line; returns its exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m training.average",
+        description="Make a run folder whose model has the mean weights of a run's last "
+        "checkpoints, and score it on the validation text beside the run's best model. Train with "
+        "--train.keep_checkpoints N, and --train.save_every, to have them.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("run", metavar="RUN", help="run folder, as training.run leaves it")
+    parser.add_argument("--out", metavar="DIR", required=True, help="run folder to make")
+    parser.add_argument("--last", metavar="N", type=int, help="how many; if not given, all kept")
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing folder")
+    options = parser.parse_args(arguments)
+    return run_command(lambda: _average(options))
+
+
+def mean_weights(checkpoints: Sequence["Checkpoint"]) -> list[np.ndarray]:
+    """The means of the model's weights, in float64, given back in the dtype they had.
+
+    Raises:
+        InputError: the checkpoints are of different models.
+    """
+    groups = [checkpoint.variables["model"] for checkpoint in checkpoints]
+    for checkpoint, arrays in zip(checkpoints, groups, strict=True):
+        if [array.shape for array in arrays] != [array.shape for array in groups[0]]:
+            raise InputError(f"{checkpoint.path}: is of another model than {checkpoints[0].path}")
+    return [
+        np.mean(arrays, axis=0, dtype=np.float64).astype(arrays[0].dtype)
+        for arrays in zip(*groups, strict=True)
+    ]
+
+
+def _average(options: argparse.Namespace) -> int:
+    from training.folders import check_folder, making_folder
+
+    folder = Path(options.out)
+    check_folder(folder, "--out", options.overwrite, mark="config.yaml")
+    if options.last is not None and options.last < 1:
+        raise InputError(f"--last must be at least 1. Received: {options.last}")
+    import_tensorflow()
+    from kformer.run_folder import RunFolder
+    from training.checkpoints import all_checkpoints, read_checkpoint
+    from training.config import load_config
+    from training.scoring import score_run
+
+    run = RunFolder.open(options.run)
+    paths = all_checkpoints(run.checkpoints)
+    if len(paths) < (options.last or 1):
+        raise InputError(
+            f"{run.checkpoints}: holds {len(paths)} checkpoints. Received: --last {options.last}"
+        )
+    checkpoints = [read_checkpoint(path) for path in paths[-(options.last or len(paths)) :]]
+    model = run.load_model()
+    model.set_weights(mean_weights(checkpoints))
+    with making_folder(folder, options.overwrite) as made:
+        new = RunFolder(made)
+        shutil.copytree(run.tokenizer, new.tokenizer)
+        shutil.copytree(run.data, new.data)
+        shutil.copyfile(run.config, new.config)
+        new.save_model(model, new.best_model)
+    updates = [f"{checkpoint.state['update']:,}" for checkpoint in checkpoints]
+    print(f"{folder}: mean of the weights after {', '.join(updates)} updates")
+    tokenize = load_config(run.config).scoring.bleu_tokenize
+    for name, scored in ((options.run, run), (options.out, RunFolder(folder))):
+        _, scores = score_run(scored, tokenize, str(run.text("valid")))
+        print(f"validation BLEU {scores.bleu:.2f}, chrF {scores.chrf:.2f}: {name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
