@@ -87,13 +87,9 @@ class WholeUpdate(keras.optimizers.Optimizer):
         factor = 1.0
         if self.longest_gradient is not None:
             factor = self.longest_gradient / tf.maximum(norm, self.longest_gradient)
-        # Where, not a product: NaN times zero is NaN.
-        there = iter(
-            [
-                tf.where(finite, grad * tf.cast(factor, grad.dtype), tf.zeros_like(grad))
-                for grad in there
-            ]
-        )
+        factor = tf.where(finite, factor, 0.0)
+        # One pass; a product with zero is zero there, whatever the gradient.
+        there = iter([tf.math.multiply_no_nan(g, tf.cast(factor, g.dtype)) for g in there])
         self._finite = finite
         try:
             super().apply(
