@@ -1,0 +1,86 @@
+"""The same batches give the same updates, however the work is split."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+SCRIPT = Path(__file__).with_name("split_update.py")
+ROOT = Path(__file__).parents[3]
+
+
+def start(kind, parts, file, **environ):
+    return subprocess.Popen(
+        [sys.executable, SCRIPT, kind, str(parts), file],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3", **environ},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finished(process):
+    _, errors = process.communicate(timeout=240)
+    assert process.returncode == 0, errors[-3000:]
+
+
+def assert_same(one, other):
+    assert one.files == other.files
+    for name in one.files:
+        np.testing.assert_allclose(one[name], other[name], rtol=1e-5, atol=1e-5, err_msg=name)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    file = tmp_path_factory.mktemp("split") / "one.npz"
+    finished(start("one", 1, file))
+    return np.load(file)
+
+
+def test_something_is_learned_and_clipped(whole):
+    assert (whole["norms"] > 0.5).all()
+    accuracy, loss, perplexity = whole["evaluated"]
+    assert perplexity == pytest.approx(np.exp(loss), rel=1e-5)
+    assert loss < whole["figures"][1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "parts"), [("accumulated", 2), ("accumulated", 4), ("mirrored", 2), ("mirrored", 3)]
+)
+def test_a_batch_in_parts_gives_the_update_of_the_whole(whole, tmp_path, kind, parts):
+    finished(start(kind, parts, tmp_path / "parts.npz"))
+    assert_same(np.load(tmp_path / "parts.npz"), whole)
+
+
+def test_two_workers_give_the_update_of_one(whole, tmp_path):
+    workers = [f"127.0.0.1:{port}" for port in free_ports(2)]
+    processes = [
+        start(
+            "workers",
+            2,
+            tmp_path / f"{index}.npz",
+            TF_CONFIG=json.dumps(
+                {"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}}
+            ),
+        )
+        for index in range(2)
+    ]
+    for process in processes:
+        finished(process)
+    for index in range(2):
+        assert_same(np.load(tmp_path / f"{index}.npz"), whole)
+
+
+def free_ports(count):
+    sockets = [socket.socket() for _ in range(count)]
+    for own in sockets:
+        own.bind(("127.0.0.1", 0))
+    ports = [own.getsockname()[1] for own in sockets]
+    for own in sockets:
+        own.close()
+    return ports
