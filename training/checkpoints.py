@@ -4,7 +4,6 @@ import contextlib
 import hashlib
 import json
 import os
-import secrets
 import shutil
 import sys
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ import keras
 import numpy as np
 
 from kformer.errors import InputError
+from training.folders import making_folder
 
 _VARIABLES, _STATE = "variables.npz", "state.json"
 
@@ -43,11 +43,8 @@ def save_checkpoint(
         state: fit for JSON.
         keep: how many are kept, this one included.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"update-{update:08}"
-    partial = folder / f".{path.name}.{secrets.token_hex(4)}.partial"
-    partial.mkdir()
-    try:
+    with making_folder(path, overwrite=True) as partial:
         arrays = {
             f"{group}.{i:05}": variable.numpy()
             for group, members in variables.items()
@@ -59,11 +56,6 @@ def save_checkpoint(
             os.fsync(file.fileno())
         content = {**state, "sha256": _hash(partial / _VARIABLES)}
         (partial / _STATE).write_text(json.dumps(content, indent=1) + "\n", "utf-8")
-        if path.exists():
-            shutil.rmtree(path)
-        partial.rename(path)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
     for old in _newest_first(folder)[keep:]:
         shutil.rmtree(old, ignore_errors=True)
     return path

@@ -26,7 +26,7 @@ from training.callbacks.stopping import (
 from training.callbacks.tensorboard import TensorBoardLog
 from training.checkpoints import Checkpoint
 from training.config import Config
-from training.data.batches import Shares, evaluation_batches, training_batches
+from training.data.batches import WHOLE, Shares, evaluation_batches, training_batches
 from training.data.encoding import load_encoders
 from training.data.prepare import PreparedText
 from training.data.rows import Pair
@@ -166,7 +166,7 @@ class Fit:
             verbose=0,
         )
 
-    def _training_batches(self, start: int, shares: Shares | None = None) -> tf.data.Dataset:
+    def _training_batches(self, start: int, shares: Shares = WHOLE) -> tf.data.Dataset:
         return training_batches(
             self._store,
             max_tokens=self.config.train.batch_tokens,
@@ -174,7 +174,7 @@ class Fit:
             corpus_pairs=self.prepared.train.meta.corpus_pairs,
             weights=self.config.data.weights,
             shapes=self._shapes,
-            shares=shares or Shares(),
+            shares=shares,
             start_update=start,
         )
 

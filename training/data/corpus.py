@@ -18,7 +18,7 @@ from training.data.progress import shown
 from training.data.reading.names import Names
 from training.data.reading.pairs import rows_of
 from training.data.reading.sources import Source, embedded_corpora, resolve
-from training.data.report import EXAMPLES, Example, Report
+from training.data.report import EXAMPLES, Report, shortened
 from training.data.rows import Pair, Row
 from training.data.seen import SeenHashes
 from training.data.splits import PARTS, Part, Split
@@ -163,7 +163,8 @@ def read_pairs(spec: str, names: Names = Names()) -> Iterator[Pair]:  # noqa: B0
         InputError: at once if `spec` names nothing that can be read; while reading if the text
             is damaged or holds no pair.
     """
-    return _read([resolve(spec, names)])
+    chunks = _clean([resolve(spec, names)], Cleaner(None), workers=1)
+    return chain.from_iterable(map(_pairs_of, chunks))
 
 
 def clean_pairs(
@@ -187,10 +188,6 @@ def clean_pairs(
         if report is not None:
             report.add(chunk.report)
         yield from _pairs_of(chunk)
-
-
-def _read(sources: Sequence[Source]) -> Iterator[Pair]:
-    return chain.from_iterable(map(_pairs_of, _clean(sources, Cleaner(None), workers=1)))
 
 
 def _pairs_of(chunk: Cleaned) -> Iterator[Pair]:
@@ -335,9 +332,7 @@ def _sources_at(text: Path, lines: np.ndarray) -> list[str]:
     wanted = set(lines.tolist())
     with text.open("rb") as file:
         return [
-            Example.of("", *_pair(line)).source
-            for number, line in enumerate(file)
-            if number in wanted
+            shortened(_pair(line).source) for number, line in enumerate(file) if number in wanted
         ]
 
 

@@ -72,8 +72,17 @@ def prepare_text(config: Config) -> PreparedText:
     """
     cache = Cache(config.data.cache or default_cache())
     sources = find_sources(config.data)
-    causes = _causes_of_corpus(config, sources, cache)
-    corpus_folder, _ = cache.folder("corpus", causes, partial(_clean, config, sources, cache))
+    hashes = {
+        file: cache.file_hash(file)
+        for part in PARTS
+        for source in getattr(sources, part) or ()
+        for file in source.files
+    }
+    corpus_folder, _ = cache.folder(
+        "corpus",
+        _causes_of_corpus(config, sources, hashes),
+        partial(_clean, config, sources, cache, hashes),
+    )
     corpus = CleanCorpus(corpus_folder)
     files = _vocabulary_files(config.tokenizer)
     folder, reused = cache.folder(
@@ -100,25 +109,23 @@ def prepare_text(config: Config) -> PreparedText:
     return prepared
 
 
-def _clean(config: Config, sources: Sources, cache: Cache, folder: Path) -> None:
+def _clean(
+    config: Config, sources: Sources, cache: Cache, hashes: dict[Path, str], folder: Path
+) -> None:
     say("reading and cleaning ...")
-    files = [
-        file for part in PARTS for source in getattr(sources, part) or () for file in source.files
-    ]
-    before = [cache.file_hash(file) for file in files]
     clean_corpus(sources, config.cleaning, config.data.strict, folder)
-    for file, known in zip(files, before, strict=True):
+    for file, known in hashes.items():
         if cache.file_hash(file) != known:
             raise InputError(f"{file}: changed while it was read; start again when it is done")
 
 
-def _causes_of_corpus(config: Config, sources: Sources, cache: Cache) -> dict:
+def _causes_of_corpus(config: Config, sources: Sources, hashes: dict[Path, str]) -> dict:
     """All that the cleaned text depends on."""
 
     def content(source) -> list:
         # What lies in no files is read anew each time.
         return [
-            [part.name, [cache.file_hash(file) for file in part.files] or secrets.token_hex(8)]
+            [part.name, [hashes[file] for file in part.files] or secrets.token_hex(8)]
             for part in source.parts
         ]
 

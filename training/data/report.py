@@ -18,7 +18,7 @@ class Example(NamedTuple):
     @classmethod
     def of(cls, place: str, source: str, target: str | None) -> Self:
         """An example of bounded size: a line gone wrong may have megabytes."""
-        return cls(place, _shortened(source), _shortened(target or ""))
+        return cls(place, shortened(source), shortened(target or ""))
 
     def __str__(self) -> str:
         return f"{self.place}: {self.source!r} -> {self.target!r}"
@@ -94,5 +94,6 @@ class Report:
         return sorted(self.dropped.items(), key=lambda item: -item[1].count)
 
 
-def _shortened(text: str) -> str:
+def shortened(text: str) -> str:
+    """The beginning of a text, as much as is shown of it."""
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -16,7 +16,7 @@ from kformer.errors import InputError
 from kformer.ids import UNK_ID
 from training.data.encoding import Encoder, Encoders
 from training.data.parallel import in_chunks, in_processes
-from training.data.report import EXAMPLES, Dropped, Example, Report
+from training.data.report import EXAMPLES, Dropped, Example, Report, shortened
 from training.data.rows import Pair
 from training.data.store import LONGEST_COUNTED, SIDES, SideStats, StoreMeta, TokenStore
 
@@ -177,7 +177,7 @@ def _stats(encoder: Encoder, texts: list[str], ids: np.ndarray, lengths: np.ndar
         words=sum(text.count(" ") + 1 for text in texts),
         characters=sum(map(len, texts)),
         lengths=np.bincount(counted, minlength=LONGEST_COUNTED + 1).tolist(),
-        longest=[(int(lengths[i]), Example.of("", texts[i], "").source) for i in longest],
+        longest=[(int(lengths[i]), shortened(texts[i])) for i in longest],
     )
 
 
