@@ -98,8 +98,7 @@ class TranslationGraph(tf.Module):
         self.search = search or Greedy()
         self.length_factor = length_factor
         self.length_margin = length_margin
-        # Learned positions have an end.
-        positions = model.max_length if model.positions == "learned" else _NO_LIMIT
+        positions = model.max_positions or _NO_LIMIT
         self.max_target_tokens = min(max_length or _NO_LIMIT, positions)
         # The end token takes a position.
         self.max_source_tokens = min(max_source_tokens, positions - 1)
@@ -268,14 +267,15 @@ class TranslationGraph(tf.Module):
         """All that one pass over given pairs tells."""
         source_ids = _ended(self.tokenizers.source.tokenize(source))
         labels = _ended(self.tokenizers.target.tokenize(target))
-        logits, weights = self.model.call_with_attention(
-            source_ids, _shifted(labels), self.attention_from.layer, self.attention_from.heads
-        )
+        logits, weights = self.model.call_with_attention(source_ids, _shifted(labels))
+        weights = weights[self.attention_from.layer]
+        if self.attention_from.heads is not None:
+            weights = tf.gather(weights, self.attention_from.heads, axis=1)
         padding = labels == PAD_ID
         return {
             "source_tokens": self._shown(self._source_pieces, source_ids),
             "target_tokens": self._shown(self._target_pieces, labels),
-            "weights": tf.where(padding[:, :, tf.newaxis], 0.0, weights),
+            "weights": tf.where(padding[:, :, tf.newaxis], 0.0, tf.reduce_mean(weights, axis=1)),
             "log_probabilities": tf.where(padding, 0.0, -token_cross_entropy(labels, logits)),
         }
 
@@ -306,7 +306,7 @@ class TranslationGraph(tf.Module):
 
 
 def _check_attention(model, attention: AttentionFrom) -> None:
-    layers, heads = model.num_decoder_layers, model.num_heads
+    layers, heads = model.attention_shape
     if not -layers <= attention.layer < layers:
         raise InputError(
             f"the model has {layers} decoder layers, counted from 0 or back from -1. "

@@ -1,12 +1,13 @@
 """From a configuration to the model and the optimizer that are trained."""
 
+import inspect
 import re
 from collections.abc import Sequence
 
 import keras
 
 from kformer.errors import InputError
-from kformer.models import Transformer
+from kformer.models import KINDS
 from kformer.models.base import SequenceModel
 from kformer.optimizers import Adam, Muon
 from kformer.run_folder import RunFolder
@@ -18,11 +19,17 @@ from training.config import Config, ModelConfig
 _FIRST_LOSS_SCALE = 2.0**15
 
 
-def build_model(config: ModelConfig, tokenizers: Tokenizers, dtype: str) -> Transformer:
-    """A new model for these vocabularies; its settings are the keys of `config`."""
-    return Transformer(
-        tokenizers.source.vocab_size, tokenizers.target.vocab_size, **vars(config), dtype=dtype
-    )
+def build_model(config: ModelConfig, tokenizers: Tokenizers, dtype: str) -> SequenceModel:
+    """A new model for these vocabularies; its settings are the keys of `config` that it knows."""
+    kind = KINDS[config.kind]
+    sizes = {
+        "source_vocab_size": tokenizers.source.vocab_size,
+        "target_vocab_size": tokenizers.target.vocab_size,
+        "vocab_size": tokenizers.target.vocab_size,
+    }
+    known = inspect.signature(kind).parameters
+    settings = {name: value for name, value in (sizes | vars(config)).items() if name in known}
+    return kind(**settings, dtype=dtype)
 
 
 def begin_with(model: SequenceModel, run: RunFolder) -> None:

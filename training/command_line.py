@@ -8,12 +8,14 @@ import jsonargparse
 
 from kformer.errors import InputError
 from training.config import (
+    PRESETS,
     SECTIONS,
     Config,
     add_sections,
     check,
     config_file,
     explain,
+    foreign_keys,
     nearest,
     read_config,
 )
@@ -45,8 +47,14 @@ def parse_config(
     )
     add_sections(parser)
     try:
-        preset = parser.parse_args(arguments).config
-        parser.set_defaults(_dotted(read_config(config_file(preset))))
+        given = parser.parse_args(arguments)
+        file = config_file(given.config)
+        content = read_config(file)
+        if file.parent == PRESETS:
+            # Its sizes are of its own kind of model; another has none of some.
+            for key in foreign_keys(given.model.kind):
+                content.get("model", {}).pop(key, None)
+        parser.set_defaults(_dotted(content))
         parsed = parser.parse_args(arguments)
     except (jsonargparse.ArgumentError, TypeError) as error:
         raise InputError(_explain(error)) from error

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from kformer.layers.config import ArgumentsConfig
 from kformer.layers.dropout import Dropout
+from kformer.layers.scores import attend, dot_product_scores
 
 
 def scaled_dot_product_attention(query, key, value, mask=None, dropout=None):
@@ -29,17 +30,7 @@ def scaled_dot_product_attention(query, key, value, mask=None, dropout=None):
     Source:
         Vaswani et al., "Attention Is All You Need", 2017, section 3.2.1.
     """
-    depth = tf.cast(tf.shape(key)[-1], query.dtype)
-    scores = tf.matmul(query * tf.math.rsqrt(depth), key, transpose_b=True)
-    scores = tf.cast(scores, tf.float32)
-    if mask is None:
-        weights = tf.nn.softmax(scores)
-    else:
-        # The lowest float32 cannot overflow here: it replaces scores and is never added to them.
-        weights = tf.nn.softmax(tf.where(mask, scores, scores.dtype.min))
-        weights *= tf.cast(tf.reduce_any(mask, axis=-1, keepdims=True), tf.float32)
-    kept = weights if dropout is None else dropout(weights)
-    return tf.matmul(tf.cast(kept, value.dtype), value), weights
+    return attend(dot_product_scores(query, key), value, mask, dropout)
 
 
 class KeyValues(NamedTuple):

@@ -7,4 +7,7 @@ import kformer.schedules  # noqa: F401
 from kformer.models.base import SequenceModel
 from kformer.models.transformer import Transformer
 
-__all__ = ["SequenceModel", "Transformer"]
+KINDS = {"transformer": Transformer}
+"""The models that can be trained, by `model.kind` of a configuration."""
+
+__all__ = ["KINDS", "SequenceModel", "Transformer"]

@@ -36,6 +36,17 @@ class SequenceModel(keras.Model):
         )
 
     @property
+    def max_positions(self) -> int | None:
+        """Most positions of a side that the model has room for. None: any number."""
+        return None
+
+    @property
+    def attention_shape(self) -> tuple[int, int]:
+        """Layers and heads whose attention to the source `call_with_attention` gives; (0, 0): the
+        model has none."""
+        return 0, 0
+
+    @property
     def metrics(self):
         # Keras' own tracker of the loss, a mean over sentences, makes room for ours.
         others = [metric for metric in super().metrics if metric.name != self.token_loss.name]

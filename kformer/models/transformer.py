@@ -195,6 +195,14 @@ class Transformer(ArgumentsConfig, SequenceModel):
             )
         return cls(source_vocab_size, target_vocab_size, **{**PRESETS[preset], **options})
 
+    @property
+    def max_positions(self):
+        return self.max_length if self.positions == "learned" else None
+
+    @property
+    def attention_shape(self):
+        return self.num_decoder_layers, self.num_heads
+
     def build(self, input_shape):
         embedded = (None, None, self.d_model)
         self.target_embedding.build((None, None))
@@ -295,24 +303,20 @@ class Transformer(ArgumentsConfig, SequenceModel):
         )
         return tf.reshape(self._logits(x), [rows, self.target_vocab_size]), state
 
-    def call_with_attention(self, source_ids, target_ids, layer: int = -1, heads=None):
+    def call_with_attention(self, source_ids, target_ids):
         """The logits, and how much each was made of each source token.
 
         Args:
             source_ids: integer tensor (batch, source).
             target_ids: integer tensor (batch, target), shifted right as for a training step.
-            layer: of the decoder; -1 is the last.
-            heads: numbers of the heads to average over. None: all.
 
         Returns:
-            float32 logits (batch, target, target_vocab_size), and float32 attention (batch,
-            target, source): a row sums to 1 over the tokens of the source, and is 0 on padding.
+            float32 logits (batch, target, target_vocab_size), and each decoder layer's float32
+            attention (batch, num_heads, target, source): a row sums to 1 over the tokens of the
+            source, and is 0 on padding.
         """
         x, weights = self._decoded(self.encode(source_ids), target_ids)
-        weights = weights[layer].cross_attention
-        if heads is not None:
-            weights = tf.gather(weights, heads, axis=1)
-        return self._logits(x), tf.reduce_mean(weights, axis=1)
+        return self._logits(x), [of_layer.cross_attention for of_layer in weights]
 
     def _decoded(self, encoded: Encoded, target_ids, training=False):
         """The decoder's output and the attention weights of its layers."""

@@ -340,7 +340,8 @@ def test_alignments_are_those_of_the_layer_and_heads_asked_for(build):
             tokenizers.target.tokenize([target]).to_tensor(), [[0, 0], [1, 0]],
             constant_values=START_ID,
         )  # fmt: skip
-        expected = model.call_with_attention(source, shifted, 0, [1])[1][0]
+        _, layers = model.call_with_attention(source, shifted)
+        expected = layers[0][0, 1]
         np.testing.assert_allclose(alignment.weights, expected, atol=1e-5)
         np.testing.assert_allclose(alignment.weights.sum(axis=1), 1, atol=1e-5)
         expected = alignment.weights[:-1, :-1].argmax(axis=1)

@@ -116,7 +116,7 @@ OTHER = Config(
         d_model=96, num_heads=3, d_ff=100, num_encoder_layers=1, num_decoder_layers=2,
         norm="post", activation="gelu", positions="learned", max_length=90, attention_bias=True,
         scale_embedding=False, tie="target", output_bias=True, dropout=0.0, attention_dropout=0.2,
-        activation_dropout=0.3,
+        activation_dropout=0.3, attention="additive",
     ),
     TrainConfig(
         updates=700, batch_tokens=333, optimizer="adam", learning_rate=1e-7, schedule="noam",
@@ -124,19 +124,29 @@ OTHER = Config(
         init_from="r", frozen=["a", "b"], accumulate=2, strategy="mirrored", validate_every=9,
         save_every=4, keep_checkpoints=5, best_by="chrf", max_left_out=6, deterministic=True,
         patience=3, max_minutes=2.5,
-        precision="mixed_float16", jit_compile=True, seed=1234567890,
+        precision="mixed_float16", jit_compile=True, seed=1234567890, keep_best=2, ema=0.9,
+        profile_updates=5, source_vectors="v.npy,w.txt", target_vectors="v.gz",
     ),
-    ScoringConfig(bleu_tokenize="zh", samples=0),
+    ScoringConfig(bleu_tokenize="zh", samples=0, beam_size=4, length_penalty=0.6),
+)  # fmt: skip
+# Keys that not every kind of model has.
+RECURRENT = Config(
+    model=ModelConfig(
+        kind="recurrent", cell="gru", bidirectional=True, input_feeding=True, tie="none",
+        embedding_dim=50,
+    ),
 )  # fmt: skip
 
 
-def test_the_other_config_differs_in_every_key():
+def test_the_other_configs_differ_in_every_key():
     for section, key in KEYS:
-        default, other = (getattr(getattr(c, section), key) for c in (Config(), OTHER))
-        assert default != other, f"{section}.{key}"
+        default, *others = (
+            getattr(getattr(config, section), key) for config in (Config(), OTHER, RECURRENT)
+        )
+        assert any(other != default for other in others), f"{section}.{key}"
 
 
-@pytest.mark.parametrize("config", [Config(), OTHER], ids=["default", "other"])
+@pytest.mark.parametrize("config", [Config(), OTHER, RECURRENT])
 def test_yaml_gives_back_the_configuration(config, tmp_path):
     assert load_config(write(tmp_path / "config.yaml", to_yaml(config))) == config
 
@@ -265,10 +275,11 @@ AT_LEAST_ONE = [
     "data.max_length", "tokenizer.vocab_size", "tokenizer.min_frequency", "model.d_model",
     "model.num_heads", "model.d_ff", "model.num_encoder_layers", "model.num_decoder_layers",
     "train.updates", "train.batch_tokens", "train.warmup_updates", "train.validate_every",
-    "train.patience",
+    "train.patience", "train.profile_updates", "scoring.beam_size", "model.embedding_dim",
 ]  # fmt: skip
 SHARES = [
-    "model.dropout", "model.attention_dropout", "model.activation_dropout", "train.label_smoothing"
+    "model.dropout", "model.attention_dropout", "model.activation_dropout",
+    "train.label_smoothing", "train.ema",
 ]  # fmt: skip
 ABOVE_ZERO = ["train.learning_rate", "train.clip_norm", "train.max_minutes"]
 
@@ -278,7 +289,7 @@ ABOVE_ZERO = ["train.learning_rate", "train.clip_norm", "train.max_minutes"]
     [(key, value, "must be at least 1") for key in AT_LEAST_ONE for value in ("0", "-3")]
     + [(key, value, "must be at least 0 and below 1") for key in SHARES for value in ("-0.1", "1")]
     + [(key, value, "must be above 0") for key in ABOVE_ZERO for value in ("0", "-1")]
-    + [(key, "-1", "must not be negative") for key in ("train.seed", "scoring.samples")]
+    + [(key, "-1", "must not be negative") for key in ("train.seed", "train.keep_best")]
     + [("train.seed", "4294967296", "must be below 2**32")],
 )
 def test_a_value_out_of_range_is_refused_by_its_key(refusal, key, value, rule):
@@ -305,6 +316,18 @@ def test_a_value_out_of_range_is_refused_by_its_key(refusal, key, value, rule):
         ({"train.updates": 20}, ["train.updates", "train.warmup_updates"]),
         ({"scoring.bleu_tokenize": "14a"}, ["scoring.bleu_tokenize"]),
         ({"model.activation": "rleu"}, ["model.activation"]),
+        ({"model.cell": "gru"}, ["model.cell", "recurrent", "transformer"]),
+        ({"model.attention": "none"}, ["model.attention", "recurrent"]),
+        ({"model.kind": "recurrent", "model.norm": "post"}, ["model.norm", "transformer or"]),
+        (
+            {"model.kind": "recurrent", "model.attention": "none", "model.input_feeding": "true"},
+            ["model.input_feeding", "model.attention"],
+        ),
+        ({"model.kind": "language_model", "tokenizer.joint": "false"}, ["tokenizer.joint"]),
+        ({"model.embedding_dim": 50}, ["model.embedding_dim", "model.tie"]),
+        ({"model.d_model": 60, "model.positions": "rotary"}, ["model.num_heads", "rotary"]),
+        ({"train.source_vectors": "glove.txt"}, ["train.source_vectors", "model.tie"]),
+        ({"scoring.length_penalty": 0.6}, ["scoring.length_penalty", "scoring.beam_size"]),
     ],
 )
 def test_a_contradiction_is_refused_by_its_keys(refusal, options, keys):
@@ -322,6 +345,9 @@ def test_a_contradiction_is_refused_by_its_keys(refusal, options, keys):
         {"tokenizer.joint": "false", "model.tie": "none"},
         {"train.updates": 20, "train.schedule": "noam"},
         {"train.updates": 21},
+        {"model.kind": "recurrent"},
+        {"model.kind": "language_model"},
+        {"model.positions": "rotary"},
         {"model.dropout": 0, "train.label_smoothing": 0, "scoring.samples": 0, "train.seed": 0},
         {"train.clip_norm": "null", "train.patience": "null", "train.max_minutes": "null"},
     ],
