@@ -12,6 +12,9 @@ from kformer.models.base import SequenceModel
 from kformer.run_folder import RunFolder
 from kformer.text import Tokenizers
 from kformer.translator import Translator
+from training.build import build_search
+from training.callbacks.averages import Averages
+from training.callbacks.best import Best
 from training.callbacks.keep import Files, Keeper
 from training.callbacks.measure import Samples, Throughput, TranslationScores
 from training.callbacks.metrics_file import MetricsFile
@@ -26,7 +29,7 @@ from training.callbacks.stopping import (
 from training.callbacks.tensorboard import TensorBoardLog
 from training.checkpoints import Checkpoint
 from training.config import Config
-from training.data.batches import WHOLE, Shares, evaluation_batches, training_batches
+from training.data.batches import TrainingBatches, evaluation_batches
 from training.data.encoding import load_encoders
 from training.data.prepare import PreparedText
 from training.data.rows import Pair
@@ -81,17 +84,28 @@ class Fit:
         self._store = prepared.train
         if config.tokenizer.sampling is not None:
             self._store = _sampled(config, prepared, run)
+        self._batches = TrainingBatches(
+            self._store,
+            max_tokens=config.train.batch_tokens,
+            seed=config.train.seed,
+            corpus_pairs=prepared.train.meta.corpus_pairs,
+            weights=config.data.weights,
+            shapes=self._shapes,
+        )
         settings = config.train
+        self.best = Best(run, *_BEST[settings.best_by])
         self.keeper = Keeper(
             run,
-            _BEST[settings.best_by],
+            self.best,
             [model.token_loss, *metrics],
-            {"throughput": self.throughput, "files": Files(run)},
+            {"throughput": self.throughput, "files": Files(run), "batches": self._batches},
             settings.validate_every,
             settings.save_every,
             settings.keep_checkpoints,
+            settings.keep_best,
         )
-        self.keeper.set_model(model)
+        for callback in (self.best, self.keeper):
+            callback.set_model(model)
         self._tensorboard, self._callbacks = self._make_callbacks(tokenizers, began)
 
     def restore(self, checkpoint: Checkpoint) -> None:
@@ -141,8 +155,7 @@ class Fit:
 
     def batch_at(self, number: int) -> tuple:
         """The whole batch of a number, from 0, as training is given it."""
-        batches = self._training_batches(number)
-        return next(batches.as_numpy_iterator())
+        return next(self._batches.dataset(number).as_numpy_iterator())
 
     def _fit(self, rounds: int, round_batches: int, signals: Signals) -> None:
         first = self.keeper.batches // self.config.train.validate_every
@@ -154,7 +167,7 @@ class Fit:
         )
         self.model.fit(
             self.devices.distribute(
-                lambda shares: self._training_batches(self.keeper.batches, shares)
+                lambda shares: self._batches.dataset(self.keeper.batches, shares)
             ),
             validation_data=self.devices.distribute(lambda shares: valid(shares=shares)),
             validation_steps=int(valid().cardinality()),
@@ -166,25 +179,13 @@ class Fit:
             verbose=0,
         )
 
-    def _training_batches(self, start: int, shares: Shares = WHOLE) -> tf.data.Dataset:
-        return training_batches(
-            self._store,
-            max_tokens=self.config.train.batch_tokens,
-            seed=self.config.train.seed,
-            corpus_pairs=self.prepared.train.meta.corpus_pairs,
-            weights=self.config.data.weights,
-            shapes=self._shapes,
-            shares=shares,
-            start_update=start,
-        )
-
     def _make_callbacks(
         self, tokenizers: Tokenizers, began: float
     ) -> tuple[TensorBoardLog, list[keras.callbacks.Callback]]:
         """In order: those that measure, then those that keep and show what was measured."""
         settings, run, keeper = self.config.train, self.run, self.keeper
         scores = TranslationScores(
-            Translator(TranslationGraph(self.model, tokenizers)),
+            Translator(TranslationGraph(self.model, tokenizers, build_search(self.config.scoring))),
             [Pair(*pair) for pair in run.pairs("valid")],
             self.config.scoring.bleu_tokenize,
         )
@@ -196,6 +197,8 @@ class Fit:
             scores,
             samples,
             MetricsFile(run),
+            self.best,
+            *([Averages()] if settings.ema is not None else []),
             keeper,
             FiniteGuard(
                 settings.max_left_out,
@@ -203,14 +206,14 @@ class Fit:
                 lambda ids: [text.decode() for text in tokenizers.source.detokenize(ids).numpy()],
                 keeper,
             ),
-            Progress(settings.updates, samples, keeper),
+            Progress(settings.updates, samples, self.best),
             tensorboard,
         ]
         if settings.max_minutes is not None:
             test_sources = [source for source, _ in run.pairs("test")]
             callbacks.append(TimeLimit(60 * settings.max_minutes, began, scores, test_sources))
         if settings.patience is not None:
-            callbacks.append(PatienceLimit(settings.patience, keeper))
+            callbacks.append(PatienceLimit(settings.patience, self.best))
         return tensorboard, callbacks
 
 

@@ -22,7 +22,7 @@ from training.callbacks.measure import memory_gigabytes
 from training.callbacks.progress import clock
 from training.callbacks.stopping import TrainingInterrupt
 from training.checkpoints import Checkpoint, latest_checkpoint
-from training.config import Config, to_yaml
+from training.config import Config, ScoringConfig, to_yaml
 from training.data.prepare import PreparedText
 from training.devices import Devices
 from training.fit import Fit
@@ -134,15 +134,22 @@ def _train(
         return 130 if interrupt.signal_number == signal.SIGINT else 0
     if not devices.is_chief:
         return 0
-    _, scores = score_run(run, config.scoring.bleu_tokenize)
+    _, scores = score_run(run, config.scoring)
     run.scores.write_text(json.dumps(asdict(scores), indent=2) + "\n", "utf-8")
-    print(f"\nbest model on the test text, greedy search:\n{scores}")
+    print(f"\nbest model on the test text, {_named(config.scoring)}:\n{scores}")
     print(f"\ndone in {clock(time.perf_counter() - began)}. In {folder}:")
     print("  best/model.keras  metrics.jsonl  samples.txt  scores.json  logs/  config.yaml")
     print(f"  translate  python -m kformer.translate {folder} [FILE]")
     print(f"  score      python -m training.evaluate {folder}")
     print(f"  curves     tensorboard --logdir {run.logs}")
     return 0
+
+
+def _named(scoring: ScoringConfig) -> str:
+    if scoring.beam_size == 1:
+        return "greedy search"
+    penalty = f", length penalty {scoring.length_penalty:g}" if scoring.length_penalty else ""
+    return f"beam of {scoring.beam_size}{penalty}"
 
 
 def _checkpoint(run: RunFolder, config: Config, prepared: PreparedText) -> Checkpoint | None:

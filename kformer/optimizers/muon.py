@@ -70,10 +70,10 @@ class Muon(Adam):
         ]
         self._blocks = [_side_by_side(variable) for variable in variables]
 
-    def update_step(self, gradient, variable, learning_rate):
+    def change(self, gradient, variable, learning_rate):
         index = self._get_variable_index(variable)
         if self.velocities[index] is not None:
-            super().update_step(gradient, variable, learning_rate * self.adam_rate_ratio)
+            super().change(gradient, variable, learning_rate * self.adam_rate_ratio)
             return
         momentum = self.momentums[index].value
         # The gradient of an update that is left out is zero.
