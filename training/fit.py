@@ -18,6 +18,7 @@ from training.callbacks.best import Best
 from training.callbacks.keep import Files, Keeper
 from training.callbacks.measure import Samples, Throughput, TranslationScores
 from training.callbacks.metrics_file import MetricsFile
+from training.callbacks.profile import Profile
 from training.callbacks.progress import Progress
 from training.callbacks.stopping import (
     FiniteGuard,
@@ -93,20 +94,59 @@ class Fit:
             shapes=self._shapes,
         )
         settings = config.train
-        self.best = Best(run, *_BEST[settings.best_by])
+        scores = TranslationScores(
+            Translator(TranslationGraph(model, tokenizers, build_search(config.scoring))),
+            [Pair(*pair) for pair in run.pairs("valid")],
+            config.scoring.bleu_tokenize,
+        )
+        samples = Samples(scores, run, config.scoring.samples)
+        best = Best(run, *_BEST[settings.best_by])
         self.keeper = Keeper(
             run,
-            self.best,
+            best,
             [model.token_loss, *metrics],
-            {"throughput": self.throughput, "files": Files(run), "batches": self._batches},
+            {
+                "throughput": self.throughput,
+                "files": Files(run),
+                "batches": self._batches,
+                "samples": samples,
+            },
             settings.validate_every,
             settings.save_every,
             settings.keep_checkpoints,
             settings.keep_best,
         )
-        for callback in (self.best, self.keeper):
+        for callback in (best, self.keeper):
             callback.set_model(model)
-        self._tensorboard, self._callbacks = self._make_callbacks(tokenizers, began)
+        self._tensorboard = TensorBoardLog(run, samples)
+        # In order: those that measure, then those that keep and show what was measured.
+        self._callbacks = [
+            UpdateLimit(settings.updates),
+            self.throughput,
+            scores,
+            samples,
+            MetricsFile(run),
+            best,
+            self._tensorboard,
+            *([Averages()] if settings.ema is not None else []),
+            self.keeper,
+            FiniteGuard(
+                settings.max_left_out,
+                self.batch_at,
+                lambda ids: [text.decode() for text in tokenizers.source.detokenize(ids).numpy()],
+                self.keeper,
+            ),
+            Progress(settings.updates, samples, best),
+        ]
+        if settings.profile_updates is not None:
+            self._callbacks.append(Profile(run, settings.profile_updates))
+        if settings.max_minutes is not None:
+            test_sources = [source for source, _ in run.pairs("test")]
+            self._callbacks.append(
+                TimeLimit(60 * settings.max_minutes, began, scores, test_sources)
+            )
+        if settings.patience is not None:
+            self._callbacks.append(PatienceLimit(settings.patience, best))
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Goes on from a checkpoint.
@@ -178,43 +218,6 @@ class Fit:
             shuffle=False,
             verbose=0,
         )
-
-    def _make_callbacks(
-        self, tokenizers: Tokenizers, began: float
-    ) -> tuple[TensorBoardLog, list[keras.callbacks.Callback]]:
-        """In order: those that measure, then those that keep and show what was measured."""
-        settings, run, keeper = self.config.train, self.run, self.keeper
-        scores = TranslationScores(
-            Translator(TranslationGraph(self.model, tokenizers, build_search(self.config.scoring))),
-            [Pair(*pair) for pair in run.pairs("valid")],
-            self.config.scoring.bleu_tokenize,
-        )
-        samples = Samples(scores, run, self.config.scoring.samples)
-        tensorboard = TensorBoardLog(run, samples)
-        callbacks = [
-            UpdateLimit(settings.updates),
-            self.throughput,
-            scores,
-            samples,
-            MetricsFile(run),
-            self.best,
-            *([Averages()] if settings.ema is not None else []),
-            keeper,
-            FiniteGuard(
-                settings.max_left_out,
-                self.batch_at,
-                lambda ids: [text.decode() for text in tokenizers.source.detokenize(ids).numpy()],
-                keeper,
-            ),
-            Progress(settings.updates, samples, self.best),
-            tensorboard,
-        ]
-        if settings.max_minutes is not None:
-            test_sources = [source for source, _ in run.pairs("test")]
-            callbacks.append(TimeLimit(60 * settings.max_minutes, began, scores, test_sources))
-        if settings.patience is not None:
-            callbacks.append(PatienceLimit(settings.patience, self.best))
-        return tensorboard, callbacks
 
 
 def _shapes(config: Config, prepared: PreparedText) -> tuple[Shape, ...]:

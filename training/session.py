@@ -14,10 +14,12 @@ import keras
 import tensorflow as tf
 
 from kformer.errors import InputError
+from kformer.graph import TranslationGraph
 from kformer.losses import MaskedCrossEntropy
 from kformer.metrics import Perplexity, TokenAccuracy
 from kformer.run_folder import RunFolder
-from training.build import begin_with, build_model, build_optimizer, freeze
+from training.board import write_embeddings, write_settings
+from training.build import begin_with, build_model, build_optimizer, build_search, freeze
 from training.callbacks.measure import memory_gigabytes
 from training.callbacks.progress import clock
 from training.callbacks.stopping import TrainingInterrupt
@@ -87,6 +89,8 @@ def train(
         elif config.train.init_from is not None:
             begin_with(fit.model, RunFolder.open(config.train.init_from))
             print(f"begins with {config.train.init_from}")
+        if not resume:
+            write_settings(run, config)
         print(f"run folder  {folder}, tensorboard --logdir {run.logs}\n", flush=True)
         return _train(config, run, folder, fit, devices, began)
 
@@ -134,7 +138,10 @@ def _train(
         return 130 if interrupt.signal_number == signal.SIGINT else 0
     if not devices.is_chief:
         return 0
-    _, scores = score_run(run, config.scoring)
+    model, tokenizers = run.load()
+    graph = TranslationGraph(model, tokenizers, build_search(config.scoring))
+    _, scores = score_run(run, config.scoring, graph=graph)
+    write_embeddings(run, model, tokenizers)
     run.scores.write_text(json.dumps(asdict(scores), indent=2) + "\n", "utf-8")
     print(f"\nbest model on the test text, {_named(config.scoring)}:\n{scores}")
     print(f"\ndone in {clock(time.perf_counter() - began)}. In {folder}:")

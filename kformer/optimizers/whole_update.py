@@ -115,12 +115,12 @@ class WholeUpdate(keras.optimizers.Optimizer):
     def update_step(self, gradient, variable, learning_rate):
         self.change(gradient, variable, learning_rate)
         if self.average_decay is not None:
-            average = self.averages[self._get_variable_index(variable)]
+            average = self.averages[self._get_variable_index(variable)].value
             update = tf.cast(self.iterations.value, tf.float32)
             decay = tf.minimum(self.average_decay, update / (update + 9))
             share = tf.cast(self.unless_left_out(1 - decay, 0.0), average.dtype)
             # The first time it becomes the weight itself.
-            average.assign(average.value + share * (variable.value - average.value))
+            average.assign_add(share * (tf.convert_to_tensor(variable) - average))
 
     def change(self, gradient, variable, learning_rate):
         """Updates one variable."""

@@ -211,7 +211,7 @@ def test_an_interrupted_run_ends_with_status_130_and_says_so(interrupted):
 
 def test_an_interrupted_run_can_be_used(interrupted):
     run, *_ = interrupted
-    assert list(run.glob("checkpoints/update-*/state.json"))
+    assert list(run.glob("checkpoints/batch-*/state.json"))
     (translation,) = Translator.from_run(run, max_length=5).translate(["the blue fish is big"])
     assert "\n" not in translation
 

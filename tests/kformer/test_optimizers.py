@@ -328,6 +328,28 @@ def test_an_update_whose_gradient_is_no_number_changes_nothing(make, broken):
         np.testing.assert_array_equal(value, other)
 
 
+@pytest.mark.parametrize("make", [Adam, Muon])
+def test_averages_follow_the_weights_and_leave_out_what_is_left_out(make):
+    shapes = {"kernel": (3, 2), "bias": (2,)}
+    weights = variables(shapes)
+    optimizer = make(0.1, average_decay=0.6)
+    optimizer.build(weights)
+    expected = None
+    for number, gradients in enumerate(random_gradients(shapes, updates=40)):
+        if number % 5 == 3:
+            gradients = [gradient * np.nan for gradient in gradients]
+        update = int(optimizer.iterations)
+        optimizer.apply(gradients, weights)
+        if number % 5 != 3:
+            decay = min(0.6, update / (update + 9))
+            expected = [
+                value if update == 0 else decay * old + (1 - decay) * value
+                for value, old in zip(values(weights), expected or values(weights), strict=True)
+            ]
+    assert_close(values(optimizer.averages), expected)
+    assert np.abs(values(optimizer.averages)[0] - values(weights)[0]).max() > 1e-3
+
+
 def test_the_length_of_the_gradient_is_told_before_it_is_clipped():
     optimizer, weights = Adam(0.1, global_clipnorm=0.5), variables({"a": (2,), "b": (1,)})
     train(optimizer, weights, [[tf.constant([3.0, 0.0]), tf.constant([4.0])]])

@@ -11,8 +11,8 @@ from training.callbacks.measure import Samples, memory_gigabytes
 
 class TensorBoardLog(keras.callbacks.Callback):
     """Writes what each round measured as TensorBoard scalars over updates, and the sample
-    translations as a table; loss, learning rate, gradient, padding, memory and speed every few
-    updates.
+    translations as a table that grows by a line a round; loss, learning rate, gradient, padding,
+    memory and speed every few updates.
 
     Args:
         run: where the event files go.
@@ -76,12 +76,7 @@ class TensorBoardLog(keras.callbacks.Callback):
         figures = {name: logs[name] for name in self.TAGS if name in logs and name not in there}
         self._write(logs["update"], figures)
         with self._writer.as_default(step=logs["update"]):
-            rows = ["| source | translation | reference |", "|---|---|---|"]
-            rows += [
-                "| " + " | ".join(text.replace("|", "\\|") for text in sample) + " |"
-                for sample in self.samples.latest
-            ]
-            tf.summary.text("samples", "\n".join(rows))
+            tf.summary.text("samples", _table(self.samples))
         self._writer.flush()
 
     def _write(self, update: int, figures: dict[str, float]) -> None:
@@ -92,3 +87,22 @@ class TensorBoardLog(keras.callbacks.Callback):
     def close(self) -> None:
         """Writes what is not written yet."""
         self._writer.close()
+
+
+def _table(samples: Samples) -> str:
+    """For each sentence how its translation changed, as Markdown."""
+    lines = []
+    for number, (source, reference) in enumerate(
+        zip(samples.sources, samples.references, strict=True)
+    ):
+        lines += [f"| update | BLEU | {_cell(source)} |", "|---|---|---|"]
+        lines += [
+            f"| {update} | {bleu:.2f} | {_cell(translations[number])} |"
+            for update, bleu, translations in samples.history
+        ]
+        lines += [f"| reference | | {_cell(reference)} |", ""]
+    return "\n".join(lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
