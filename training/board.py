@@ -42,6 +42,7 @@ def write_embeddings(run: RunFolder, model: SequenceModel, tokenizers: Tokenizer
             continue
         tables[layer.name] = tf.Variable(layer.embedding[:_MOST_POINTS])
         side = tokenizers.source if layer.name.startswith("source") else tokenizers.target
+        run.logs.mkdir(exist_ok=True)
         names = run.logs / f"{layer.name}.tsv"
         # One column has no heading.
         names.write_text("".join(f"{piece}\n" for piece in side.pieces()[:_MOST_POINTS]), "utf-8")

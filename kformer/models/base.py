@@ -83,8 +83,9 @@ class SequenceModel(keras.Model):
         gradients = tape.gradient(scaled, self.trainable_weights)
         # An update that is left out for its gradients must not ruin a round's figures.
         counted = tf.cast(tf.math.is_finite(loss), tf.float32)
-        shown = counted * token_weights(labels, sample_weight, self.loss.pad_id)
-        loss, tokens = tf.math.multiply_no_nan(loss, counted), tokens * counted
+        weights = token_weights(labels, sample_weight, self.loss.pad_id)
+        shown = tf.math.multiply_no_nan(weights, counted)
+        loss, tokens = (tf.math.multiply_no_nan(part, counted) for part in (loss, tokens))
         self._update_metrics((inputs, labels, shown), logits, loss, tokens)
         positions = tf.cast(tf.size(labels), tf.float32)
         return gradients, tf.cast([loss, tokens, positions], tf.float64)

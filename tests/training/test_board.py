@@ -32,11 +32,12 @@ def test_every_setting_of_a_run_can_be_read(tmp_path):
 
 @pytest.mark.parametrize("tie", ["all", "none"])
 def test_the_projector_finds_each_embedding_with_its_pieces(tmp_path, random_transformer, tie):
-    run = RunFolder(tmp_path)
+    run = RunFolder(tmp_path / "run")
+    run.path.mkdir()
     model = random_transformer(WORDS.vocab_size, tie=tie)
     write_embeddings(run, model, Tokenizers(WORDS, WORDS))
     write_embeddings(run, model, Tokenizers(WORDS, WORDS))  # As a run that goes on does.
-    moved = tmp_path.rename(tmp_path.with_name("moved")) / "logs"
+    moved = run.path.rename(tmp_path / "moved") / "logs"
     config = ProjectorConfig()
     text_format.Parse((moved / "projector_config.pbtxt").read_text(), config)
     tables = {"target_embedding": model.target_embedding}
