@@ -16,15 +16,21 @@ from training.config import Config
 _MOST_POINTS = 10_000
 
 
-def write_settings(run: RunFolder, config: Config) -> None:
-    """Writes every key of a run for the dashboard that compares runs by their settings."""
+def write_settings(writer: tf.summary.SummaryWriter, config: Config, name: str) -> None:
+    """Writes every key of a run for the dashboard that compares runs by their settings.
+
+    Args:
+        writer: of its event files.
+        config: of the run.
+        name: of the run.
+    """
     settings = {
         f"{section}.{key}": value if isinstance(value, bool | int | float | str) else str(value)
         for section, keys in dataclasses.asdict(config).items()
         for key, value in keys.items()
     }
-    with tf.summary.create_file_writer(str(run.logs)).as_default():
-        hparams.hparams(settings, trial_id=run.path.resolve().name)
+    with writer.as_default():
+        hparams.hparams(settings, trial_id=name)
 
 
 def write_embeddings(run: RunFolder, model: SequenceModel, tokenizers: Tokenizers) -> None:

@@ -18,6 +18,7 @@ from training.callbacks.best import Best
 from training.callbacks.keep import Files, Keeper
 from training.callbacks.measure import Samples, Throughput, TranslationScores
 from training.callbacks.metrics_file import MetricsFile
+from training.callbacks.pictures import AttentionPictures, can_draw
 from training.callbacks.profile import Profile
 from training.callbacks.progress import Progress
 from training.callbacks.stopping import (
@@ -62,6 +63,11 @@ class Fit:
         prepared: its text.
         devices: what it runs on.
         began: when the run started, by `time.perf_counter`.
+
+    Attributes:
+        writer: of TensorBoard's event files.
+        throughput: measures speed.
+        keeper: saves checkpoints.
     """
 
     def __init__(
@@ -118,7 +124,11 @@ class Fit:
         )
         for callback in (best, self.keeper):
             callback.set_model(model)
-        self._tensorboard = TensorBoardLog(run, samples)
+        # One for all: where several write beside each other, TensorBoard follows the newest only.
+        self.writer = tf.summary.create_file_writer(str(run.logs))
+        pictures = []
+        if model.attention_shape[0] and can_draw():
+            pictures.append(AttentionPictures(self.writer, scores.translator, samples))
         # In order: those that measure, then those that keep and show what was measured.
         self._callbacks = [
             UpdateLimit(settings.updates),
@@ -127,7 +137,8 @@ class Fit:
             samples,
             MetricsFile(run),
             best,
-            self._tensorboard,
+            TensorBoardLog(self.writer, samples),
+            *pictures,
             *([Averages()] if settings.ema is not None else []),
             self.keeper,
             FiniteGuard(
@@ -189,7 +200,7 @@ class Fit:
                 f"them again to go on from the last checkpoint ({type(error).__name__})"
             ) from error
         finally:
-            self._tensorboard.close()
+            self.writer.close()
             if self._store is not self.prepared.train:
                 self._store.close()
 

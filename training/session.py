@@ -13,6 +13,7 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
+from kformer import plots
 from kformer.errors import InputError
 from kformer.graph import TranslationGraph
 from kformer.losses import MaskedCrossEntropy
@@ -21,6 +22,7 @@ from kformer.run_folder import RunFolder
 from training.board import write_embeddings, write_settings
 from training.build import begin_with, build_model, build_optimizer, build_search, freeze
 from training.callbacks.measure import memory_gigabytes
+from training.callbacks.pictures import can_draw
 from training.callbacks.progress import clock
 from training.callbacks.stopping import TrainingInterrupt
 from training.checkpoints import Checkpoint, latest_checkpoint
@@ -90,7 +92,7 @@ def train(
             begin_with(fit.model, RunFolder.open(config.train.init_from))
             print(f"begins with {config.train.init_from}")
         if not resume:
-            write_settings(run, config)
+            write_settings(fit.writer, config, folder.resolve().name)
         print(f"run folder  {folder}, tensorboard --logdir {run.logs}\n", flush=True)
         return _train(config, run, folder, fit, devices, began)
 
@@ -142,13 +144,16 @@ def _train(
     graph = TranslationGraph(model, tokenizers, build_search(config.scoring))
     _, scores = score_run(run, config.scoring, graph=graph)
     write_embeddings(run, model, tokenizers)
+    if can_draw():
+        rounds = [json.loads(line) for line in run.metrics.read_text("utf-8").splitlines()]
+        plots.save(plots.curves({folder.name: rounds}), run.curves)
     run.scores.write_text(json.dumps(asdict(scores), indent=2) + "\n", "utf-8")
     print(f"\nbest model on the test text, {_named(config.scoring)}:\n{scores}")
     print(f"\ndone in {clock(time.perf_counter() - began)}. In {folder}:")
     print("  best/model.keras  metrics.jsonl  samples.txt  scores.json  logs/  config.yaml")
     print(f"  translate  python -m kformer.translate {folder} [FILE]")
     print(f"  score      python -m training.evaluate {folder}")
-    print(f"  curves     tensorboard --logdir {run.logs}")
+    print(f"  curves     {'curves.png, ' if can_draw() else ''}tensorboard --logdir {run.logs}")
     return 0
 
 

@@ -18,10 +18,11 @@ from training.checkpoints import all_checkpoints, read_checkpoint
 ROOT = Path(__file__).resolve().parents[2]
 WORDS = "house tree sea land seal whale stone river".split()
 ROWS = [f"the {a} sees a {b} now\tjetzt sieht {b} den {a}" for a in WORDS for b in WORDS]
+VALID = [f"one {a} and one {b}\tein {a} und ein {b}" for a in WORDS for b in WORDS]
 RUN = [
-    "training.run", "tiny", "--data.train=text.tsv", "--tokenizer.vocab_size=330",
-    "--train.precision=float32", "--train.updates=8", "--train.warmup_updates=2",
-    "--train.validate_every=4", "--train.batch_tokens=128", "--scoring.samples=1",
+    "training.run", "tiny", "--data.train=text.tsv", "--data.valid=valid.tsv",
+    "--tokenizer.vocab_size=330", "--train.precision=float32", "--train.updates=8",
+    "--train.warmup_updates=2", "--train.validate_every=4", "--train.batch_tokens=128", "--scoring.samples=1",
     "--model.d_model=16", "--model.d_ff=16", "--model.dropout=0", "--train.optimizer=adam",
     "--train.learning_rate=1e-3", "--train.ema=0.5",
 ]  # fmt: skip
@@ -57,6 +58,7 @@ def finish(process):
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("devices")
     (folder / "text.tsv").write_text("\n".join(ROWS))
+    (folder / "valid.tsv").write_text("\n".join(VALID))
     finish(start(folder, "-m", *RUN, "--run=one"))
     return folder
 

@@ -17,8 +17,10 @@ WORDS = WordTokenizer.learn(["alpha beta gamma delta"])
 
 
 def test_every_setting_of_a_run_can_be_read(tmp_path):
-    write_settings(RunFolder(tmp_path), Config(data=DataConfig(train=["a.tsv", "b.tsv"])))
-    events = EventAccumulator(str(tmp_path / "logs"))
+    writer = tf.summary.create_file_writer(str(tmp_path))
+    write_settings(writer, Config(data=DataConfig(train=["a.tsv", "b.tsv"])), "mine")
+    writer.close()
+    events = EventAccumulator(str(tmp_path))
     events.Reload()
     (metadata,) = [events.SummaryMetadata(tag) for tag in ("_hparams_/session_start_info",)]
     data = plugin_data_pb2.HParamsPluginData.FromString(metadata.plugin_data.content)

@@ -80,6 +80,12 @@ def run(tmp_path):
 
 
 @pytest.fixture
+def writer(run):
+    """Of the event files."""
+    return tf.summary.create_file_writer(str(run.logs))
+
+
+@pytest.fixture
 def model():
     return FakeModel()
 
@@ -329,15 +335,15 @@ def test_metrics_of_a_diverged_round_are_still_json(run, model):
     assert figures["loss"] is None and figures["val_bleu"] == LOGS["val_bleu"]
 
 
-def test_tensorboard_reads_every_figure_and_the_samples(run, model):
+def test_tensorboard_reads_every_figure_and_the_samples(run, writer, model):
     scores = scored(missed=["source 0"])
     samples = Samples(scores, run, 2)
-    log = set_up(TensorBoardLog(run, samples), model)
+    log = set_up(TensorBoardLog(writer, samples), model)
     for update in (25, 45):
         after_round(scores)
         after_round(samples, update=update - 5)
         after_round(log, update=update, loss=update / 10)
-    log.close()
+    writer.close()
     events = EventAccumulator(str(run.logs))
     events.Reload()
     tags = {
@@ -369,20 +375,20 @@ def test_tensorboard_reads_every_figure_and_the_samples(run, model):
     ]
 
 
-def test_a_bar_in_a_sample_does_not_break_the_table(run, model):
+def test_a_bar_in_a_sample_does_not_break_the_table(run, writer, model):
     samples = SimpleNamespace(sources=["a|b"], references=["d|"], history=[(1, 2.0, ["c"])])
-    log = set_up(TensorBoardLog(run, samples), model)
+    log = set_up(TensorBoardLog(writer, samples), model)
     after_round(log)
-    log.close()
+    writer.close()
     events = EventAccumulator(str(run.logs))
     events.Reload()
     text = tf.make_ndarray(events.Tensors("samples")[0].tensor_proto).item().decode()
     assert text.split("\n")[0].endswith("| a\\|b |") and "| | d\\| |" in text
 
 
-def test_between_rounds_the_curves_have_a_point_every_twenty_updates(run, model, clock_at):
+def test_between_rounds_the_curves_have_a_point_every_twenty_updates(run, writer, model, clock_at):
     samples = SimpleNamespace(sources=[], references=[], history=[])
-    log = set_up(TensorBoardLog(run, samples), model)
+    log = set_up(TensorBoardLog(writer, samples), model)
     clock_at(100)
     log.on_epoch_begin(0)
     for update in range(1, 46):
@@ -394,7 +400,7 @@ def test_between_rounds_the_curves_have_a_point_every_twenty_updates(run, model,
         clock_at(100 + update / 2)
         log.on_train_batch_end(update)
     after_round(log, update=45)
-    log.close()
+    writer.close()
     events = EventAccumulator(str(run.logs))
     events.Reload()
 

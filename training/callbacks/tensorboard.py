@@ -5,7 +5,6 @@ import time
 import keras
 import tensorflow as tf
 
-from kformer.run_folder import RunFolder
 from training.callbacks.measure import Samples, memory_gigabytes
 
 
@@ -15,7 +14,7 @@ class TensorBoardLog(keras.callbacks.Callback):
     memory and speed every few updates.
 
     Args:
-        run: where the event files go.
+        writer: of the event files.
         samples: the translations to show.
     """
 
@@ -38,10 +37,10 @@ class TensorBoardLog(keras.callbacks.Callback):
     # Between rounds there is a point of some of them over so many updates.
     EVERY = 20
 
-    def __init__(self, run: RunFolder, samples: Samples):
+    def __init__(self, writer: tf.summary.SummaryWriter, samples: Samples):
         super().__init__()
+        self.writer = writer
         self.samples = samples
-        self._writer = tf.summary.create_file_writer(str(run.logs))
         self._last = 0
 
     def on_epoch_begin(self, epoch, logs=None):
@@ -75,18 +74,14 @@ class TensorBoardLog(keras.callbacks.Callback):
         )
         figures = {name: logs[name] for name in self.TAGS if name in logs and name not in there}
         self._write(logs["update"], figures)
-        with self._writer.as_default(step=logs["update"]):
+        with self.writer.as_default(step=logs["update"]):
             tf.summary.text("samples", _table(self.samples))
-        self._writer.flush()
+        self.writer.flush()
 
     def _write(self, update: int, figures: dict[str, float]) -> None:
-        with self._writer.as_default(step=update):
+        with self.writer.as_default(step=update):
             for name, value in figures.items():
                 tf.summary.scalar(self.TAGS[name], value)
-
-    def close(self) -> None:
-        """Writes what is not written yet."""
-        self._writer.close()
 
 
 def _table(samples: Samples) -> str:
