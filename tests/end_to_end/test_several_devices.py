@@ -22,7 +22,8 @@ VALID = [f"one {a} and one {b}\tein {a} und ein {b}" for a in WORDS for b in WOR
 RUN = [
     "training.run", "tiny", "--data.train=text.tsv", "--data.valid=valid.tsv",
     "--tokenizer.vocab_size=330", "--train.precision=float32", "--train.updates=8",
-    "--train.warmup_updates=2", "--train.validate_every=4", "--train.batch_tokens=128", "--scoring.samples=1",
+    "--train.warmup_updates=2", "--train.validate_every=4", "--train.batch_tokens=128",
+    "--scoring.samples=1",
     "--model.d_model=16", "--model.d_ff=16", "--model.dropout=0", "--train.optimizer=adam",
     "--train.learning_rate=1e-3", "--train.ema=0.5",
 ]  # fmt: skip
