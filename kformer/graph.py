@@ -230,6 +230,21 @@ class TranslationGraph(tf.Module):
         forced = self._forced(source, target)
         return {name: forced[name] for name in ("source_tokens", "target_tokens", "weights")}
 
+    @tf.function(input_signature=[_SOURCE, _TARGET])
+    def attention_maps(self, source, target):
+        """As `attention`, of every layer and head by itself.
+
+        Returns:
+            source_tokens, target_tokens: as of `attention`.
+            weights: float32 (batch, layers, heads, target, source).
+        """
+        forced = self._forced(source, target)
+        return {
+            "source_tokens": forced["source_tokens"],
+            "target_tokens": forced["target_tokens"],
+            "weights": forced["all_weights"],
+        }
+
     @tf.function(input_signature=[_TEXT])
     def count_tokens(self, text):
         """Source tokens of each text, the end not counted: tokens, int32 (batch,)."""
@@ -267,8 +282,8 @@ class TranslationGraph(tf.Module):
         """All that one pass over given pairs tells."""
         source_ids = _ended(self.tokenizers.source.tokenize(source))
         labels = _ended(self.tokenizers.target.tokenize(target))
-        logits, weights = self.model.call_with_attention(source_ids, _shifted(labels))
-        weights = weights[self.attention_from.layer]
+        logits, layers = self.model.call_with_attention(source_ids, _shifted(labels))
+        weights = layers[self.attention_from.layer]
         if self.attention_from.heads is not None:
             weights = tf.gather(weights, self.attention_from.heads, axis=1)
         padding = labels == PAD_ID
@@ -276,6 +291,9 @@ class TranslationGraph(tf.Module):
             "source_tokens": self._shown(self._source_pieces, source_ids),
             "target_tokens": self._shown(self._target_pieces, labels),
             "weights": tf.where(padding[:, :, tf.newaxis], 0.0, tf.reduce_mean(weights, axis=1)),
+            "all_weights": tf.where(
+                padding[:, tf.newaxis, tf.newaxis, :, tf.newaxis], 0.0, tf.stack(layers, axis=1)
+            ),
             "log_probabilities": tf.where(padding, 0.0, -token_cross_entropy(labels, logits)),
         }
 
