@@ -44,6 +44,8 @@ def write_ctranslate2(
             f"CTranslate2 has {', '.join(_ACTIVATIONS)}. Received: model.activation "
             f"{model.activation}"
         )
+    if model.positions == "rotary":
+        raise InputError("CTranslate2 has no such encoder. Received: model.positions rotary")
     spec = TransformerSpec.from_config(
         (model.num_encoder_layers, model.num_decoder_layers),
         model.num_heads,

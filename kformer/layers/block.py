@@ -24,6 +24,7 @@ class Block(ArgumentsConfig, keras.layers.Layer):
         dropout: share of each sub-layer's output to drop in training.
         attention_dropout: share of the attention weights to drop in training.
         activation_dropout: share of the feed-forward activations to drop in training.
+        rotary: whether self-attention rotates queries and keys by their positions.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Block(ArgumentsConfig, keras.layers.Layer):
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
         activation_dropout: float = 0.0,
+        rotary: bool = False,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -49,7 +51,8 @@ class Block(ArgumentsConfig, keras.layers.Layer):
         self.dropout = dropout
         self.attention_dropout = attention_dropout
         self.activation_dropout = activation_dropout
-        self.self_attention = self._attention("self_attention")
+        self.rotary = rotary
+        self.self_attention = self._attention("self_attention", rotary)
         self.self_attention_residual = self._residual("self_attention_residual")
         self.feed_forward = PositionwiseFeedForward(
             d_model,
@@ -85,12 +88,13 @@ class Block(ArgumentsConfig, keras.layers.Layer):
         hidden = self.feed_forward(residual.prepare(x), training=training)
         return residual(x, hidden, training=training)
 
-    def _attention(self, name):
+    def _attention(self, name, rotary=False):
         return MultiHeadAttention(
             self.d_model,
             self.num_heads,
             self.attention_dropout,
             self.use_bias,
+            rotary,
             dtype=self.dtype_policy,
             name=name,
         )
@@ -106,7 +110,7 @@ class Stack(ArgumentsConfig, keras.layers.Layer):
     Args:
         num_layers: depth of the stack.
         d_model, num_heads, d_ff, norm, activation, use_bias, dropout, attention_dropout,
-            activation_dropout: of each block.
+            activation_dropout, rotary: of each block.
     """
 
     block_class: ClassVar[type[Block]]
@@ -123,6 +127,7 @@ class Stack(ArgumentsConfig, keras.layers.Layer):
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
         activation_dropout: float = 0.0,
+        rotary: bool = False,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -136,6 +141,7 @@ class Stack(ArgumentsConfig, keras.layers.Layer):
         self.dropout = dropout
         self.attention_dropout = attention_dropout
         self.activation_dropout = activation_dropout
+        self.rotary = rotary
         self.layers = [
             self.block_class(
                 d_model,
@@ -147,6 +153,7 @@ class Stack(ArgumentsConfig, keras.layers.Layer):
                 dropout=dropout,
                 attention_dropout=attention_dropout,
                 activation_dropout=activation_dropout,
+                rotary=rotary,
                 dtype=self.dtype_policy,
                 name=f"layer_{index}",
             )

@@ -42,7 +42,8 @@ class PositionalEmbedding(ArgumentsConfig, keras.layers.Layer):
         vocab_size: number of ids.
         d_model: width of the embedding.
         positions: "sinusoidal" (sine and cosine alternate), "sinusoidal_halves" (sines, then
-            cosines), "learned" (a table of `max_length` rows) or "none".
+            cosines), "learned" (a table of `max_length` rows) or "none"; so is "rotary" here, as
+            attention then rotates by positions.
         max_length: number of learned positions. Sinusoidal ones have no limit.
         scale: whether to multiply embeddings by sqrt(d_model), as in the paper.
         dropout: share of the sum to drop in training.
@@ -118,7 +119,7 @@ class PositionalEmbedding(ArgumentsConfig, keras.layers.Layer):
             embedded *= self.d_model**0.5
         if self.positions == "learned":
             embedded += self._learned_positions(ids, start)
-        elif self.positions != "none":
+        elif self.positions.startswith("sinusoidal"):
             halves = self.positions == "sinusoidal_halves"
             embedded += sinusoidal_positions(_positions(ids, start), self.d_model, halves)
         return self.sum_dropout(tf.cast(embedded, self.compute_dtype), training=training)

@@ -54,7 +54,8 @@ class Transformer(ArgumentsConfig, SequenceModel):
         num_decoder_layers: depth of the decoder.
         norm: "post" as in the paper, or "pre", which trains more easily.
         activation: of the feed-forward networks, such as "relu", "gelu" or "swish".
-        positions: "sinusoidal", "sinusoidal_halves", "learned" or "none".
+        positions: "sinusoidal", "sinusoidal_halves" or "learned", added to embeddings; "rotary",
+            rotating queries and keys of self-attention; or "none".
         max_length: number of learned positions.
         attention_bias: whether the projections of attention have biases; the paper's have none.
         scale_embedding: whether embeddings are multiplied by sqrt(d_model).
@@ -156,6 +157,7 @@ class Transformer(ArgumentsConfig, SequenceModel):
             dropout=dropout,
             attention_dropout=attention_dropout,
             activation_dropout=activation_dropout,
+            rotary=positions == "rotary",
             dtype=self.dtype_policy,
         )
         self.target_embedding = embedding(target_vocab_size, "target_embedding")

@@ -57,7 +57,9 @@ def test_every_source_token_reaches_every_logit(build, batch):
 
 def test_source_order_matters_with_positions_only(build):
     source, swapped, target = [[4, 5, 6]], [[6, 5, 4]], np.array([[2, 4]])
-    for positions, matters in (("sinusoidal", True), ("sinusoidal_halves", True), ("none", False)):
+    for positions, matters in (
+        ("sinusoidal", True), ("sinusoidal_halves", True), ("rotary", True), ("none", False)
+    ):  # fmt: skip
         model = build(positions=positions)
         difference = model((np.array(source), target)) - model((np.array(swapped), target))
         assert (np.abs(difference).max() > 1e-4) == matters, positions
@@ -125,6 +127,16 @@ def test_attention_is_over_the_real_source_tokens(build, batch):
         np.testing.assert_array_equal(weights[~real], 0)
         assert weights[real].min() > 0
     assert np.abs(layers[0] - layers[1]).max() > 1e-3
+
+
+def test_rotary_positions_turn_self_attention_only(build):
+    model = build(positions="rotary")
+    for layer in [*model.encoder.layers, *model.decoder.layers]:
+        assert layer.self_attention.rotary
+    assert not any(layer.cross_attention.rotary for layer in model.decoder.layers)
+    ids = np.array([[4, 5, 4]])
+    embedded = model.source_embedding(ids)
+    np.testing.assert_array_equal(embedded[0, 0], embedded[0, 2])
 
 
 @pytest.mark.parametrize("dtype", POLICIES)
