@@ -44,8 +44,9 @@ def write_ctranslate2(
             f"CTranslate2 has {', '.join(_ACTIVATIONS)}. Received: model.activation "
             f"{model.activation}"
         )
-    if model.positions == "rotary":
-        raise InputError("CTranslate2 has no such encoder. Received: model.positions rotary")
+    for key, lacks in (("positions", "rotary"), ("attention", "additive")):
+        if getattr(model, key) == lacks:
+            raise InputError(f"CTranslate2 has no such model. Received: model.{key} {lacks}")
     spec = TransformerSpec.from_config(
         (model.num_encoder_layers, model.num_decoder_layers),
         model.num_heads,

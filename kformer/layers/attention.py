@@ -1,14 +1,15 @@
-"""Scaled dot-product attention, and attention in several heads at once."""
+"""Scaled dot-product attention, and attention in several heads at once, of any score."""
 
 from typing import NamedTuple
 
 import keras
 import tensorflow as tf
 
+from kformer.choices import AttentionScore
 from kformer.layers.config import ArgumentsConfig
 from kformer.layers.dropout import Dropout
 from kformer.layers.rotary import rotate
-from kformer.layers.scores import attend, dot_product_scores
+from kformer.layers.scores import additive_scores, attend, dot_product_scores
 
 
 def scaled_dot_product_attention(query, key, value, mask=None, dropout=None):
@@ -57,6 +58,9 @@ class MultiHeadAttention(ArgumentsConfig, keras.layers.Layer):
         rotary: whether self-attention rotates queries and keys by their positions (see
             `kformer.layers.rotary`); d_model / num_heads must be even then. Attention to a memory
             never does.
+        score: "dot_product", q . k / sqrt(depth), or "additive", v . tanh(q + k) with a learned v
+            for each head. Additive scores take memory for batch * heads * queries * keys * depth
+            numbers, and cannot be rotary.
 
     Call arguments:
         query: float tensor (batch, queries, d_model).
@@ -79,7 +83,7 @@ class MultiHeadAttention(ArgumentsConfig, keras.layers.Layer):
 
     Source:
         Vaswani et al., "Attention Is All You Need", 2017, section 3.2.2; rotary positions: Su et
-        al., "RoFormer", 2021.
+        al., "RoFormer", 2021; additive scores: Bahdanau et al., 2015.
     """
 
     def __init__(
@@ -89,6 +93,7 @@ class MultiHeadAttention(ArgumentsConfig, keras.layers.Layer):
         dropout: float = 0.0,
         use_bias: bool = True,
         rotary: bool = False,
+        score: AttentionScore = "dot_product",
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -102,11 +107,20 @@ class MultiHeadAttention(ArgumentsConfig, keras.layers.Layer):
                 "`d_model / num_heads` must be even for rotary positions. "
                 f"Received: d_model={d_model}, num_heads={num_heads}"
             )
+        if score not in AttentionScore.__args__:
+            raise ValueError(
+                f"`score` must be one of {', '.join(AttentionScore.__args__)}. "
+                f"Received: score={score!r}"
+            )
+        if rotary and score != "dot_product":
+            # Only of a product does rotation leave the distance.
+            raise ValueError(f"Rotary positions need a dot product. Received: score={score!r}")
         self.d_model = d_model
         self.num_heads = num_heads
         self.dropout = dropout
         self.use_bias = use_bias
         self.rotary = rotary
+        self.score = score
         self.weights_dropout = Dropout(dropout, dtype="float32", name="weights_dropout")
 
     def build(self, query_shape, memory_shape=None):
@@ -129,6 +143,15 @@ class MultiHeadAttention(ArgumentsConfig, keras.layers.Layer):
             )
             self.output_bias = self.add_weight(
                 name="output_bias", shape=(self.d_model,), initializer="zeros"
+            )
+        if self.score == "additive":
+            depth = self.d_model // self.num_heads
+            # A vector for each head, (H, 1, 1, depth), to be multiplied with (B, H, Q, K, depth).
+            limit = (6 / (depth + 1)) ** 0.5
+            self.score_vector = self.add_weight(
+                name="score_vector",
+                shape=(self.num_heads, 1, 1, depth),
+                initializer=keras.initializers.RandomUniform(-limit, limit),
             )
         self.weights_dropout.build(None)
         self.built = True
@@ -201,9 +224,11 @@ class MultiHeadAttention(ArgumentsConfig, keras.layers.Layer):
         dropout = None
         if training and self.dropout:
             dropout = lambda weights: self.weights_dropout(weights, training=True)  # noqa: E731
-        context, weights = scaled_dot_product_attention(
-            q, memory.keys, memory.values, mask, dropout
-        )
+        if self.score == "additive":
+            scores = additive_scores(q, memory.keys, self._cast(self.score_vector))
+        else:
+            scores = dot_product_scores(q, memory.keys)
+        context, weights = attend(scores, memory.values, mask, dropout)
         # (B, H, T, depth) -> (B, T, D)
         shape = tf.shape(context)
         context = tf.transpose(context, [0, 2, 1, 3])

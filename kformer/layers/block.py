@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import keras
 
-from kformer.choices import NormPosition
+from kformer.choices import AttentionScore, NormPosition
 from kformer.layers.attention import MultiHeadAttention
 from kformer.layers.config import ArgumentsConfig
 from kformer.layers.feed_forward import PositionwiseFeedForward
@@ -25,6 +25,7 @@ class Block(ArgumentsConfig, keras.layers.Layer):
         attention_dropout: share of the attention weights to drop in training.
         activation_dropout: share of the feed-forward activations to drop in training.
         rotary: whether self-attention rotates queries and keys by their positions.
+        score: of attention, "dot_product" or "additive" (see `MultiHeadAttention`).
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Block(ArgumentsConfig, keras.layers.Layer):
         attention_dropout: float = 0.0,
         activation_dropout: float = 0.0,
         rotary: bool = False,
+        score: AttentionScore = "dot_product",
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -52,6 +54,7 @@ class Block(ArgumentsConfig, keras.layers.Layer):
         self.attention_dropout = attention_dropout
         self.activation_dropout = activation_dropout
         self.rotary = rotary
+        self.score = score
         self.self_attention = self._attention("self_attention", rotary)
         self.self_attention_residual = self._residual("self_attention_residual")
         self.feed_forward = PositionwiseFeedForward(
@@ -95,6 +98,7 @@ class Block(ArgumentsConfig, keras.layers.Layer):
             self.attention_dropout,
             self.use_bias,
             rotary,
+            self.score,
             dtype=self.dtype_policy,
             name=name,
         )
@@ -110,7 +114,7 @@ class Stack(ArgumentsConfig, keras.layers.Layer):
     Args:
         num_layers: depth of the stack.
         d_model, num_heads, d_ff, norm, activation, use_bias, dropout, attention_dropout,
-            activation_dropout, rotary: of each block.
+            activation_dropout, rotary, score: of each block.
     """
 
     block_class: ClassVar[type[Block]]
@@ -128,6 +132,7 @@ class Stack(ArgumentsConfig, keras.layers.Layer):
         attention_dropout: float = 0.0,
         activation_dropout: float = 0.0,
         rotary: bool = False,
+        score: AttentionScore = "dot_product",
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -142,6 +147,7 @@ class Stack(ArgumentsConfig, keras.layers.Layer):
         self.attention_dropout = attention_dropout
         self.activation_dropout = activation_dropout
         self.rotary = rotary
+        self.score = score
         self.layers = [
             self.block_class(
                 d_model,
@@ -154,6 +160,7 @@ class Stack(ArgumentsConfig, keras.layers.Layer):
                 attention_dropout=attention_dropout,
                 activation_dropout=activation_dropout,
                 rotary=rotary,
+                score=score,
                 dtype=self.dtype_policy,
                 name=f"layer_{index}",
             )

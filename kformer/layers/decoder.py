@@ -32,6 +32,7 @@ class DecoderLayer(Block):
         attention_dropout: share of the attention weights to drop in training.
         activation_dropout: share of the feed-forward activations to drop in training.
         rotary: whether self-attention rotates queries and keys by their positions.
+        score: of attention, "dot_product" or "additive" (see `MultiHeadAttention`).
 
     Call arguments:
         x: float tensor (batch, target, d_model).
@@ -112,7 +113,7 @@ class Decoder(Stack):
     Args:
         num_layers: depth of the stack.
         d_model, num_heads, d_ff, norm, activation, use_bias, dropout, attention_dropout,
-            activation_dropout, rotary: as for `DecoderLayer`.
+            activation_dropout, rotary, score: as for `DecoderLayer`.
 
     Call arguments:
         x: embedded target, float tensor (batch, target, d_model).

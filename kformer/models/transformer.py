@@ -5,7 +5,7 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
-from kformer.choices import NormPosition, Positions, Tying
+from kformer.choices import AttentionScore, NormPosition, Positions, Tying
 from kformer.layers import (
     Decoder,
     Encoder,
@@ -52,6 +52,7 @@ class Transformer(ArgumentsConfig, SequenceModel):
         d_ff: width inside the feed-forward networks.
         num_encoder_layers: depth of the encoder.
         num_decoder_layers: depth of the decoder.
+        attention: how its scores are made, "dot_product" or "additive".
         norm: "post" as in the paper, or "pre", which trains more easily.
         activation: of the feed-forward networks, such as "relu", "gelu" or "swish".
         positions: "sinusoidal", "sinusoidal_halves" or "learned", added to embeddings; "rotary",
@@ -93,6 +94,7 @@ class Transformer(ArgumentsConfig, SequenceModel):
         d_ff: int = 2048,
         num_encoder_layers: int = 6,
         num_decoder_layers: int = 6,
+        attention: AttentionScore = "dot_product",
         norm: NormPosition = "post",
         activation: str = "relu",
         positions: Positions = "sinusoidal",
@@ -123,6 +125,7 @@ class Transformer(ArgumentsConfig, SequenceModel):
         self.d_ff = d_ff
         self.num_encoder_layers = num_encoder_layers
         self.num_decoder_layers = num_decoder_layers
+        self.attention = attention
         self.norm = norm
         self.activation = activation
         self.positions = positions
@@ -158,6 +161,7 @@ class Transformer(ArgumentsConfig, SequenceModel):
             attention_dropout=attention_dropout,
             activation_dropout=activation_dropout,
             rotary=positions == "rotary",
+            score=attention,
             dtype=self.dtype_policy,
         )
         self.target_embedding = embedding(target_vocab_size, "target_embedding")

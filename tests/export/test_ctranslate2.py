@@ -82,7 +82,10 @@ def test_both_engines_find_the_same_tokens_with_the_same_score(model, beam_size,
     assert same >= (40 if beam_size == 1 else 34)
 
 
-@pytest.mark.parametrize(("key", "value"), [("activation", "tanh"), ("positions", "rotary")])
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("activation", "tanh"), ("positions", "rotary"), ("attention", "additive")],
+)
 def test_what_the_engine_lacks_is_named(key, value, random_transformer, tmp_path):
     words = tokenizer("words")
     model = random_transformer(words.vocab_size, **{key: value})

@@ -180,6 +180,10 @@ def _check_model(config: Config) -> None:
             "model.d_model / model.num_heads must be even for rotary positions. "
             f"Received: {model.d_model} / {model.num_heads}"
         )
+    if model.positions == "rotary" and model.attention != "dot_product":
+        raise InputError(
+            f"model.positions rotary needs model.attention dot_product. Received: {model.attention}"
+        )
     if model.positions == "learned" and (model.max_length or 0) <= data.max_length:
         raise InputError(
             "model.max_length must be more than data.max_length (the end token takes a position) "

@@ -269,11 +269,17 @@ def test_depths_are_separate(build):
     assert (len(model.encoder.layers), len(model.decoder.layers)) == (3, 1)
 
 
-@pytest.mark.parametrize("option", ["activation", "norm", "positions", "scale_embedding"])
+@pytest.mark.parametrize(
+    "option", ["activation", "attention", "norm", "positions", "scale_embedding"]
+)
 def test_each_option_changes_the_function(option, build, batch):
     inputs, _ = batch
     value = dict(
-        activation="swish", norm="pre", positions="sinusoidal_halves", scale_embedding=False
+        activation="swish",
+        attention="additive",
+        norm="pre",
+        positions="sinusoidal_halves",
+        scale_embedding=False,
     )[option]
     assert np.abs(build(**{option: value})(inputs) - build()(inputs)).max() > 1e-3
 
