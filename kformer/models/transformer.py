@@ -48,6 +48,8 @@ class Transformer(ArgumentsConfig, SequenceModel):
         source_vocab_size: number of source ids; id 0 is padding.
         target_vocab_size: number of target ids; id 0 is padding.
         d_model: width of embeddings and layers.
+        embedding_dim: width of both embeddings, if another than `d_model`, as that of pretrained
+            vectors; needs `tie="none"`. None: `d_model`.
         num_heads: attention heads of each layer; must divide `d_model`.
         d_ff: width inside the feed-forward networks.
         num_encoder_layers: depth of the encoder.
@@ -90,6 +92,7 @@ class Transformer(ArgumentsConfig, SequenceModel):
         source_vocab_size: int,
         target_vocab_size: int,
         d_model: int = 512,
+        embedding_dim: int | None = None,
         num_heads: int = 8,
         d_ff: int = 2048,
         num_encoder_layers: int = 6,
@@ -118,9 +121,15 @@ class Transformer(ArgumentsConfig, SequenceModel):
                 '`tie="all"` needs one vocabulary for both languages. Received: '
                 f"source_vocab_size={source_vocab_size}, target_vocab_size={target_vocab_size}"
             )
+        if embedding_dim not in (None, d_model) and tie != "none":
+            raise ValueError(
+                '`embedding_dim` other than `d_model` needs `tie="none"`. Received: '
+                f"embedding_dim={embedding_dim}, d_model={d_model}, tie={tie!r}"
+            )
         self.source_vocab_size = source_vocab_size
         self.target_vocab_size = target_vocab_size
         self.d_model = d_model
+        self.embedding_dim = embedding_dim
         self.num_heads = num_heads
         self.d_ff = d_ff
         self.num_encoder_layers = num_encoder_layers
@@ -146,6 +155,7 @@ class Transformer(ArgumentsConfig, SequenceModel):
                 max_length,
                 scale_embedding,
                 dropout,
+                embedding_dim,
                 dtype=self.dtype_policy,
                 name=name,
             )

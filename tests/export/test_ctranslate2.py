@@ -84,8 +84,11 @@ def test_both_engines_find_the_same_tokens_with_the_same_score(model, beam_size,
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("activation", "tanh"), ("positions", "rotary"), ("attention", "additive")],
-)
+    [
+        ("activation", "tanh"), ("positions", "rotary"), ("attention", "additive"),
+        ("embedding_dim", 50),
+    ],
+)  # fmt: skip
 def test_what_the_engine_lacks_is_named(key, value, random_transformer, tmp_path):
     words = tokenizer("words")
     model = random_transformer(words.vocab_size, **{key: value})

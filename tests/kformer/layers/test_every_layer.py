@@ -41,6 +41,7 @@ LAYERS = [
         None,
     ),
     (PositionalEmbedding, dict(vocab_size=7, d_model=8, positions="rotary"), None),
+    (PositionalEmbedding, dict(vocab_size=7, d_model=8, embedding_dim=5), None),
     (OutputProjection, dict(vocab_size=7, d_model=8, use_bias=True), [FLOATS]),
     (OutputProjection, dict(vocab_size=7, d_model=8, tied=True), [FLOATS, (7, 8)]),
 ]

@@ -18,6 +18,7 @@ OPTION_SETS = {
     ),
     "additive": dict(attention="additive", num_decoder_layers=1),
     "rotary": dict(norm="pre", positions="rotary", num_encoder_layers=1),
+    "narrow embeddings": dict(tie="none", embedding_dim=5, source_vocab_size=13),
 }  # fmt: skip
 
 

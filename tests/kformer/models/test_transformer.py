@@ -252,6 +252,13 @@ def test_one_table_needs_one_vocabulary(build):
         build(tie="both")
 
 
+@pytest.mark.parametrize("tie", ["all", "target"])
+def test_tables_of_another_width_cannot_be_tied(tie, build):
+    assert build(tie=tie, embedding_dim=8).embedding_dim == 8
+    with pytest.raises(ValueError, match=f"embedding_dim=5, d_model=8, tie='{tie}'"):
+        build(tie=tie, embedding_dim=5)
+
+
 def test_output_bias_is_added_to_every_logit(build, batch):
     inputs, _ = batch
     model = build(output_bias=True)
