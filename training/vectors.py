@@ -63,7 +63,7 @@ def read_vectors(config: Config, prepared: PreparedText) -> dict[str, Pretrained
 
 
 def begin_with_vectors(model: SequenceModel, tables: dict[str, Pretrained]) -> None:
-    """Gives a new model's embeddings their tables, all numbers multiplied by one.
+    """Gives a new model's embeddings their tables, all numbers multiplied by one factor.
 
     Published vectors are many times as wide as new embeddings: of GloVe's numbers of 50 dimensions
     the root mean square is 0.6, of an embedding's with d_model 256 0.06. Unchanged, and multiplied

@@ -209,6 +209,11 @@ def _check_training(config: Config) -> None:
             "train.updates must be more than train.warmup_updates for a linear schedule. "
             f"Received: {train.updates} and {train.warmup_updates}"
         )
+    if train.source_vectors is not None and config.model.kind == "language_model":
+        raise InputError(
+            "train.source_vectors: model.kind language_model has one embedding, which "
+            "train.target_vectors is for"
+        )
     if train.source_vectors is not None and config.model.tie == "all":
         raise InputError(
             "train.source_vectors needs an embedding of the source: set model.tie to target or none"
