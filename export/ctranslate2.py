@@ -44,6 +44,15 @@ def write_ctranslate2(
             f"CTranslate2 has {', '.join(_ACTIVATIONS)}. Received: model.activation "
             f"{model.activation}"
         )
+    for key, lacks in (
+        ("positions", model.positions == "rotary"),
+        ("attention", model.attention == "additive"),
+        ("embedding_dim", model.embedding_dim not in (None, model.d_model)),
+    ):
+        if lacks:
+            raise InputError(
+                f"CTranslate2 has no such model. Received: model.{key} {getattr(model, key)}"
+            )
     spec = TransformerSpec.from_config(
         (model.num_encoder_layers, model.num_decoder_layers),
         model.num_heads,

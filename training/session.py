@@ -33,6 +33,7 @@ from training.fit import Fit
 from training.folders import making_folder
 from training.precision import resolve_precision
 from training.scoring import score_run
+from training.vectors import begin_with_vectors, read_vectors
 
 
 def train(
@@ -73,6 +74,8 @@ def train(
             stack.enter_context(contextlib.redirect_stdout(nowhere))
         run = RunFolder(folder)
         checkpoint = _checkpoint(run, config, prepared) if resume else None
+        # Before the folder is made: nothing is left behind if they cannot be read.
+        vectors = read_vectors(config, prepared) if checkpoint is None else {}
         if not resume:
             dtype = resolve_precision(config.train.precision)
             config = replace(config, train=replace(config.train, precision=dtype))
@@ -91,6 +94,9 @@ def train(
         elif config.train.init_from is not None:
             begin_with(fit.model, RunFolder.open(config.train.init_from))
             print(f"begins with {config.train.init_from}")
+        begin_with_vectors(fit.model, vectors)
+        for side, (_, coverage) in vectors.items():
+            print(f"vectors     {side}: {coverage}")
         if not resume:
             write_settings(fit.writer, config, folder.resolve().name)
         print(f"run folder  {folder}, tensorboard --logdir {run.logs}\n", flush=True)

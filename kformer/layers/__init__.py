@@ -8,6 +8,7 @@ from kformer.layers.encoder import Encoder, EncoderLayer
 from kformer.layers.feed_forward import PositionwiseFeedForward
 from kformer.layers.masks import causal_mask, padding_mask
 from kformer.layers.residual import Residual
+from kformer.layers.simple_attention import SimpleAttention
 
 __all__ = [
     "Decoder",
@@ -21,6 +22,7 @@ __all__ = [
     "PositionalEmbedding",
     "PositionwiseFeedForward",
     "Residual",
+    "SimpleAttention",
     "causal_mask",
     "padding_mask",
     "scaled_dot_product_attention",

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
-from kformer.choices import NormPosition, Positions, Tying
+from kformer.choices import AttentionScore, NormPosition, Positions, Tying
 from kformer.layers import (
     Decoder,
     Encoder,
@@ -48,13 +48,17 @@ class Transformer(ArgumentsConfig, SequenceModel):
         source_vocab_size: number of source ids; id 0 is padding.
         target_vocab_size: number of target ids; id 0 is padding.
         d_model: width of embeddings and layers.
+        embedding_dim: width of both embeddings, if another than `d_model`, as that of pretrained
+            vectors; needs `tie="none"`. None: `d_model`.
         num_heads: attention heads of each layer; must divide `d_model`.
         d_ff: width inside the feed-forward networks.
         num_encoder_layers: depth of the encoder.
         num_decoder_layers: depth of the decoder.
+        attention: how its scores are made, "dot_product" or "additive".
         norm: "post" as in the paper, or "pre", which trains more easily.
         activation: of the feed-forward networks, such as "relu", "gelu" or "swish".
-        positions: "sinusoidal", "sinusoidal_halves", "learned" or "none".
+        positions: "sinusoidal", "sinusoidal_halves" or "learned", added to embeddings; "rotary",
+            rotating queries and keys of self-attention; or "none".
         max_length: number of learned positions.
         attention_bias: whether the projections of attention have biases; the paper's have none.
         scale_embedding: whether embeddings are multiplied by sqrt(d_model).
@@ -88,10 +92,12 @@ class Transformer(ArgumentsConfig, SequenceModel):
         source_vocab_size: int,
         target_vocab_size: int,
         d_model: int = 512,
+        embedding_dim: int | None = None,
         num_heads: int = 8,
         d_ff: int = 2048,
         num_encoder_layers: int = 6,
         num_decoder_layers: int = 6,
+        attention: AttentionScore = "dot_product",
         norm: NormPosition = "post",
         activation: str = "relu",
         positions: Positions = "sinusoidal",
@@ -115,13 +121,20 @@ class Transformer(ArgumentsConfig, SequenceModel):
                 '`tie="all"` needs one vocabulary for both languages. Received: '
                 f"source_vocab_size={source_vocab_size}, target_vocab_size={target_vocab_size}"
             )
+        if embedding_dim not in (None, d_model) and tie != "none":
+            raise ValueError(
+                '`embedding_dim` other than `d_model` needs `tie="none"`. Received: '
+                f"embedding_dim={embedding_dim}, d_model={d_model}, tie={tie!r}"
+            )
         self.source_vocab_size = source_vocab_size
         self.target_vocab_size = target_vocab_size
         self.d_model = d_model
+        self.embedding_dim = embedding_dim
         self.num_heads = num_heads
         self.d_ff = d_ff
         self.num_encoder_layers = num_encoder_layers
         self.num_decoder_layers = num_decoder_layers
+        self.attention = attention
         self.norm = norm
         self.activation = activation
         self.positions = positions
@@ -142,6 +155,7 @@ class Transformer(ArgumentsConfig, SequenceModel):
                 max_length,
                 scale_embedding,
                 dropout,
+                embedding_dim,
                 dtype=self.dtype_policy,
                 name=name,
             )
@@ -156,6 +170,8 @@ class Transformer(ArgumentsConfig, SequenceModel):
             dropout=dropout,
             attention_dropout=attention_dropout,
             activation_dropout=activation_dropout,
+            rotary=positions == "rotary",
+            score=attention,
             dtype=self.dtype_policy,
         )
         self.target_embedding = embedding(target_vocab_size, "target_embedding")
