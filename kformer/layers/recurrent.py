@@ -21,7 +21,7 @@ class CellWeights(NamedTuple):
 def projected(x, weights: CellWeights):
     """What inputs (..., width) add to the gates: (..., gates * units)."""
     shape = tf.shape(x)
-    flat = tf.matmul(tf.reshape(x, [-1, x.shape[-1]]), weights.kernel)
+    flat = tf.matmul(tf.reshape(x, [-1, weights.kernel.shape[0]]), weights.kernel)
     flat = tf.nn.bias_add(flat, weights.bias)
     return tf.reshape(flat, tf.concat([shape[:-1], tf.shape(flat)[1:]], axis=0))
 
@@ -40,7 +40,7 @@ def lstm_step(inputs, state, weights: CellWeights):
     """
     output, cell = state
     gates = _gates(inputs, output, weights)
-    units = cell.shape[-1]
+    units = weights.recurrent_kernel.shape[0]
     opened = tf.sigmoid(gates[:, : 3 * units])
     into, forget, out = tf.split(opened, 3, axis=1)
     cell = forget * cell + into * tf.tanh(gates[:, 3 * units :])
@@ -62,7 +62,7 @@ def gru_step(inputs, state, weights: CellWeights):
         Cho et al., "Learning Phrase Representations using RNN Encoder-Decoder", 2014.
     """
     (output,) = state
-    units = output.shape[-1]
+    units = weights.recurrent_kernel.shape[0]
     inputs = tf.cast(inputs, tf.float32)
     recurrent = _recurrent(output, weights)
     opened = tf.sigmoid(inputs[:, : 2 * units] + recurrent[:, : 2 * units])
@@ -237,8 +237,9 @@ def _recurrent(output, weights: CellWeights):
 
 def _orthogonal_blocks(shape, dtype=None):
     units, width = shape
-    orthogonal = keras.initializers.Orthogonal
-    return tf.concat([orthogonal()((units, units), dtype) for _ in range(width // units)], axis=1)
+    # There is no decomposition in bfloat16.
+    blocks = [keras.initializers.Orthogonal()((units, units)) for _ in range(width // units)]
+    return tf.cast(tf.concat(blocks, axis=1), dtype or tf.float32)
 
 
 def _open_forget_gates(shape, dtype=None):

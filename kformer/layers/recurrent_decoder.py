@@ -261,10 +261,9 @@ class RecurrentDecoder(ArgumentsConfig, keras.layers.Layer):
         width = rows // tf.maximum(batch_size, 1)
         query = tf.reshape(query, [batch_size, width, self.d_model])
         context, weights = self.source_attention.attend(query, memory, mask)
-        source = tf.shape(memory.keys)[1]
         return (
-            tf.reshape(context, [rows, context.shape[-1]]),
-            tf.reshape(weights, [rows, source]),
+            tf.reshape(context, [rows, tf.shape(context)[2]]),
+            tf.reshape(weights, [rows, tf.shape(weights)[2]]),
         )
 
     def _read_weights(self) -> _Weights:

@@ -194,8 +194,7 @@ class Recurrent(ArgumentsConfig, SequenceModel):
 
     def decode(self, encoded: Encoded, target_ids, training=False):
         """Float32 logits (batch, target, target_vocab_size) of the token after each target id."""
-        x, _ = self._decoded(encoded, target_ids, training=training)
-        return self._logits(x)
+        return self._logits(self._decoded(encoded, target_ids, training=training))
 
     def init_state(self, encoded: Encoded, width, length) -> State:
         """The state before the first step.
@@ -257,17 +256,17 @@ class Recurrent(ArgumentsConfig, SequenceModel):
             float32 attention (batch, 1, target, source), empty without attention: a row sums to 1
             over the tokens of the source, and is 0 on padding.
         """
-        x, weights = self._decoded(self.encode(source_ids), target_ids)
+        x, weights = self._decoded(self.encode(source_ids), target_ids, return_weights=True)
         return self._logits(x), [] if weights is None else [weights[:, tf.newaxis]]
 
-    def _decoded(self, encoded: Encoded, target_ids, training=False):
-        """The decoder's output and attention weights (batch, target, source), or None."""
+    def _decoded(self, encoded: Encoded, target_ids, return_weights=False, training=False):
+        """The decoder's output, with `return_weights` a pair with the attention weights."""
         return self.decoder(
             self.target_embedding(target_ids, training=training),
             encoded.memory,
             encoded.mask[:, tf.newaxis],
             encoded.states,
-            return_weights=True,
+            return_weights=return_weights,
             training=training,
         )
 
