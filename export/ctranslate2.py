@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from kformer.errors import InputError
 from kformer.layers import sinusoidal_positions
-from kformer.models import Transformer
+from kformer.models import SequenceModel, Transformer
 from kformer.text import Tokenizers
 
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16")
@@ -18,7 +18,7 @@ _EPSILON = 1e-6
 
 
 def write_ctranslate2(
-    model: Transformer, tokenizers: Tokenizers, folder: Path, quantization: str = "float32"
+    model: SequenceModel, tokenizers: Tokenizers, folder: Path, quantization: str = "float32"
 ) -> None:
     """Writes a folder that `ctranslate2.Translator` loads.
 
@@ -39,6 +39,16 @@ def write_ctranslate2(
         raise InputError(
             "ctranslate2 is not installed. Run: pip install 'kformer[convert]'"
         ) from error
+    if not isinstance(model, Transformer):
+        raise InputError(
+            f"only a Transformer can be written for CTranslate2. Received: {type(model).__name__}"
+        )
+    for key, value, wanted in (
+        ("positions", model.positions, ("sinusoidal", "sinusoidal_halves", "learned", "none")),
+        ("attention", getattr(model, "attention", "dot_product"), ("dot_product",)),
+    ):
+        if value not in wanted:
+            raise InputError(f"CTranslate2 has {', '.join(wanted)}. Received: model.{key} {value}")
     if model.activation not in _ACTIVATIONS:
         raise InputError(
             f"CTranslate2 has {', '.join(_ACTIVATIONS)}. Received: model.activation "

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from kformer.alignment import NO_WORD, Alignment, AttentionMaps
 from kformer.errors import InputError
-from kformer.graph import TranslationGraph
+from kformer.graph import NO_ATTENTION, TranslationGraph
 from kformer.ids import END_ID
 from kformer.run_folder import RunFolder
 from kformer.saved_graph import SavedGraph
@@ -144,6 +144,8 @@ class Translator:
             texts, prefixes: see `translate`.
             with_alignments: whether hypotheses get theirs, as `align` makes them.
         """
+        if with_alignments:
+            self._check_attention()
         texts = _strings("texts", texts)
         prefixes = [""] * len(texts) if prefixes is None else _strings("prefixes", prefixes)
         if len(prefixes) != len(texts):
@@ -200,7 +202,8 @@ class Translator:
             targets: its translation.
 
         Raises:
-            InputError: the numbers differ, or a side has more tokens than learned positions.
+            InputError: the numbers differ, a side has more tokens than learned positions, or the
+                model has no attention.
         """
         of_source, of_target = self.graph.word_indices
         return [
@@ -221,8 +224,6 @@ class Translator:
         """
         if isinstance(self.graph, SavedGraph):
             raise InputError("an export tells only a mean of its attention; give a run folder")
-        if self.graph.model.attention_shape == (0, 0):
-            raise InputError("the model has no attention to the source")
         return [
             AttentionMaps(*found)
             for found in self._attended(self.graph.attention_maps, sources, targets)
@@ -232,6 +233,7 @@ class Translator:
         self, attention: Callable, sources: Sequence[str], targets: Sequence[str]
     ) -> list[tuple[list[str], list[str], np.ndarray]]:
         """Of each pair the tokens of both sides, and what a function of the graph says of them."""
+        self._check_attention()
         lengths = self._pair_lengths(sources, targets)
         results = [None] * len(lengths)
         for rows, output in self._pairs(attention, sources, targets, lengths):
@@ -319,6 +321,10 @@ class Translator:
                 f"{lengths[index]} tokens on a side, but the model reads {limit}. Split it.",
             )
         return lengths
+
+    def _check_attention(self) -> None:
+        if not self.graph.has_attention:
+            raise InputError(NO_ATTENTION)
 
     def _check_prefixes(self, prefixes: Sequence[str]) -> None:
         limit = self.graph.max_target_tokens

@@ -6,14 +6,19 @@ import pytest
 import tensorflow as tf
 
 from kformer.layers import (
+    AdditiveAttention,
     Decoder,
     DecoderLayer,
+    DotProductAttention,
     Dropout,
     Encoder,
     EncoderLayer,
     MultiHeadAttention,
     PositionalEmbedding,
     PositionwiseFeedForward,
+    RecurrentDecoder,
+    RecurrentEncoder,
+    RecurrentLayer,
     Residual,
 )
 from kformer.layers.output import OutputProjection
@@ -34,6 +39,20 @@ LAYERS = [
     (DecoderLayer, {**SIZES, "activation_dropout": 0.1}, [FLOATS, (2, 5, 8)]),
     (Encoder, dict(num_layers=1, **{**SIZES, "norm": "pre"}, rotary=True), [FLOATS]),
     (Decoder, dict(num_layers=1, **{**SIZES, "norm": "pre"}, rotary=True), [FLOATS, (2, 5, 8)]),
+    (DotProductAttention, dict(dropout=0.1), [FLOATS, (2, 5, 6)]),
+    (DotProductAttention, dict(project_query=False), [FLOATS, (2, 5, 8)]),
+    (AdditiveAttention, dict(units=7, dropout=0.1), [FLOATS, (2, 5, 6)]),
+    (RecurrentLayer, dict(units=7, cell="lstm", reverse=True), [FLOATS]),
+    (RecurrentLayer, dict(units=7, cell="gru"), [FLOATS]),
+    (RecurrentEncoder, dict(num_layers=2, d_model=6, cell="gru", dropout=0.2), [FLOATS]),
+    (RecurrentEncoder, dict(num_layers=1, d_model=6, bidirectional=True), [FLOATS]),
+    (RecurrentDecoder, dict(num_layers=2, d_model=6, dropout=0.2), [FLOATS, (2, 5, 7)]),
+    (
+        RecurrentDecoder,
+        dict(num_layers=1, d_model=6, cell="gru", attention="additive", input_feeding=True),
+        [FLOATS, (2, 5, 7)],
+    ),
+    (RecurrentDecoder, dict(num_layers=2, d_model=6, attention="none", dropout=0.2), [FLOATS]),
     (PositionalEmbedding, dict(vocab_size=7, d_model=8, dropout=0.1, scale=False), None),
     (
         PositionalEmbedding,
