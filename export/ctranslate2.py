@@ -43,12 +43,6 @@ def write_ctranslate2(
         raise InputError(
             f"only a Transformer can be written for CTranslate2. Received: {type(model).__name__}"
         )
-    for key, value, wanted in (
-        ("positions", model.positions, ("sinusoidal", "sinusoidal_halves", "learned", "none")),
-        ("attention", getattr(model, "attention", "dot_product"), ("dot_product",)),
-    ):
-        if value not in wanted:
-            raise InputError(f"CTranslate2 has {', '.join(wanted)}. Received: model.{key} {value}")
     if model.activation not in _ACTIVATIONS:
         raise InputError(
             f"CTranslate2 has {', '.join(_ACTIVATIONS)}. Received: model.activation "
