@@ -55,24 +55,24 @@ def draw(request):
 # What every picture can do
 
 
-def test_a_figure_becomes_pixels_and_a_file_of_the_same_size(draw):
+def test_a_figure_becomes_pixels_and_no_setting_of_matplotlib_changes(draw):
+    before = dict(matplotlib.rcParams)
     figure = draw()
     image = plots.to_image(figure)
+    assert dict(matplotlib.rcParams) == before
     height, width, colors = image.shape
     assert image.dtype == np.uint8 and colors == 4
     np.testing.assert_allclose([width, height], 100 * figure.get_size_inches(), atol=1)
-    assert (image[0, 0] == 255).all() and len(np.unique(image.reshape(-1, 4), axis=0)) > 10
-    png = plots.to_png(figure)
-    assert png.startswith(b"\x89PNG")
-    assert [int.from_bytes(png[at : at + 4]) for at in (16, 20)] == [width, height]
-
-
-def test_nothing_is_cut_at_the_edge_and_no_setting_of_matplotlib_changes(draw):
-    before = dict(matplotlib.rcParams)
-    image = plots.to_image(draw())
-    assert dict(matplotlib.rcParams) == before
+    assert len(np.unique(image.reshape(-1, 4), axis=0)) > 10
     for edge in (image[0], image[-1], image[:, 0], image[:, -1]):
         assert (edge == 255).all(), "background, so all text ends inside"
+
+
+def test_a_png_has_the_size_of_the_pixels():
+    figure = SMALL["alignment"]()
+    png = plots.to_png(figure)
+    size = [int.from_bytes(png[at : at + 4]) for at in (20, 16)]
+    assert png.startswith(b"\x89PNG") and size == list(plots.to_image(figure).shape[:2])
 
 
 def test_neither_pyplot_nor_a_display_is_needed_and_matplotlib_only_to_draw():
