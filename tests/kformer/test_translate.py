@@ -243,6 +243,12 @@ def test_a_picture_that_cannot_be_written_is_told_before_anything_is_loaded(
     assert "kformer[plots]" in text
 
 
+def test_an_export_which_tells_only_a_mean_is_no_picture(main, file, tmp_path):
+    (tmp_path / "kformer.json").write_text("{}")
+    text = error_of(main(tmp_path, file(b"one"), "--plot-attention", tmp_path / "a.png"))
+    assert "give the run folder" in text
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
