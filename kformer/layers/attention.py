@@ -11,6 +11,10 @@ from kformer.layers.dropout import Dropout
 from kformer.layers.rotary import rotate
 from kformer.layers.scores import additive_scores, attend, dot_product_scores
 
+# Of each query and key they have a vector in between, more numbers than all else of a layer:
+# those are made once more for the gradient rather than kept until then.
+_additive_scores = tf.recompute_grad(additive_scores)
+
 
 def scaled_dot_product_attention(query, key, value, mask=None, dropout=None):
     """softmax(Q K^T / sqrt(depth)) V, exact under masks.
@@ -59,8 +63,8 @@ class MultiHeadAttention(ArgumentsConfig, keras.layers.Layer):
             `kformer.layers.rotary`); d_model / num_heads must be even then. Attention to a memory
             never does.
         score: "dot_product", q . k / sqrt(depth), or "additive", v . tanh(q + k) with a learned v
-            for each head. Additive scores take memory for batch * heads * queries * keys * depth
-            numbers, and cannot be rotary.
+            for each head. Additive scores cannot be rotary, and need memory for batch * heads *
+            queries * keys * depth numbers, of one layer at a time.
 
     Call arguments:
         query: float tensor (batch, queries, d_model).
@@ -225,7 +229,7 @@ class MultiHeadAttention(ArgumentsConfig, keras.layers.Layer):
         if training and self.dropout:
             dropout = lambda weights: self.weights_dropout(weights, training=True)  # noqa: E731
         if self.score == "additive":
-            scores = additive_scores(q, memory.keys, self._cast(self.score_vector))
+            scores = _additive_scores(q, memory.keys, self._cast(self.score_vector))
         else:
             scores = dot_product_scores(q, memory.keys)
         context, weights = attend(scores, memory.values, mask, dropout)

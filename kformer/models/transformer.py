@@ -48,13 +48,10 @@ class Transformer(ArgumentsConfig, SequenceModel):
         source_vocab_size: number of source ids; id 0 is padding.
         target_vocab_size: number of target ids; id 0 is padding.
         d_model: width of embeddings and layers.
-        embedding_dim: width of both embeddings, if another than `d_model`, as that of pretrained
-            vectors; needs `tie="none"`. None: `d_model`.
         num_heads: attention heads of each layer; must divide `d_model`.
         d_ff: width inside the feed-forward networks.
         num_encoder_layers: depth of the encoder.
         num_decoder_layers: depth of the decoder.
-        attention: how its scores are made, "dot_product" or "additive".
         norm: "post" as in the paper, or "pre", which trains more easily.
         activation: of the feed-forward networks, such as "relu", "gelu" or "swish".
         positions: "sinusoidal", "sinusoidal_halves" or "learned", added to embeddings; "rotary",
@@ -69,6 +66,9 @@ class Transformer(ArgumentsConfig, SequenceModel):
         dropout: share of embeddings and sub-layer outputs to drop in training.
         attention_dropout: share of attention weights to drop in training.
         activation_dropout: share of feed-forward activations to drop in training.
+        attention: how its scores are made, "dot_product" or "additive".
+        embedding_dim: width of both embeddings, if another than `d_model`, as that of pretrained
+            vectors; needs `tie="none"`. None: `d_model`.
 
     Call arguments:
         inputs: a pair of integer tensors, source ids (batch, source) and target ids shifted
@@ -92,12 +92,10 @@ class Transformer(ArgumentsConfig, SequenceModel):
         source_vocab_size: int,
         target_vocab_size: int,
         d_model: int = 512,
-        embedding_dim: int | None = None,
         num_heads: int = 8,
         d_ff: int = 2048,
         num_encoder_layers: int = 6,
         num_decoder_layers: int = 6,
-        attention: AttentionScore = "dot_product",
         norm: NormPosition = "post",
         activation: str = "relu",
         positions: Positions = "sinusoidal",
@@ -109,6 +107,8 @@ class Transformer(ArgumentsConfig, SequenceModel):
         dropout: float = 0.1,
         attention_dropout: float = 0.0,
         activation_dropout: float = 0.0,
+        attention: AttentionScore = "dot_product",
+        embedding_dim: int | None = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -129,12 +129,10 @@ class Transformer(ArgumentsConfig, SequenceModel):
         self.source_vocab_size = source_vocab_size
         self.target_vocab_size = target_vocab_size
         self.d_model = d_model
-        self.embedding_dim = embedding_dim
         self.num_heads = num_heads
         self.d_ff = d_ff
         self.num_encoder_layers = num_encoder_layers
         self.num_decoder_layers = num_decoder_layers
-        self.attention = attention
         self.norm = norm
         self.activation = activation
         self.positions = positions
@@ -146,6 +144,8 @@ class Transformer(ArgumentsConfig, SequenceModel):
         self.dropout = dropout
         self.attention_dropout = attention_dropout
         self.activation_dropout = activation_dropout
+        self.attention = attention
+        self.embedding_dim = embedding_dim
 
         def embedding(vocab_size, name):
             return PositionalEmbedding(

@@ -70,6 +70,31 @@ def test_gradients_are_finite_where_all_is_masked(dtype, mask, random):
     assert np.abs(of_weights[-1]).min() > 0, "the other row must teach the score's vectors"
 
 
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_gradients_in_a_graph_are_those_of_the_formula(jit_compile, layer, random):
+    x = tf.constant(random(2, 5, 8))
+
+    @tf.function(jit_compile=jit_compile)
+    def gradients():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(layer(x) ** 2)
+        return tape.gradient(loss, layer.trainable_weights)
+
+    found = dict(zip((w.name for w in layer.weights), gradients(), strict=True))
+    for name in ("score_vector", "qkv_kernel"):
+        weight, step = getattr(layer, name), 1e-2
+        for index in [(0,) * 4, (1, 0, 0, 2)] if name == "score_vector" else [(0, 0), (3, 9)]:
+            numbers, losses = weight.numpy(), []
+            for sign in (1, -1):
+                moved = numbers.copy()
+                moved[index] += sign * step
+                weight.assign(moved)
+                losses.append(float(tf.reduce_sum(layer(x) ** 2)))
+            weight.assign(numbers)
+            expected = (losses[0] - losses[1]) / (2 * step)
+            assert found[name][index].numpy() == pytest.approx(expected, rel=0.02, abs=0.01)
+
+
 def test_weights_are_dropped_in_training_only(random):
     layer = MultiHeadAttention(8, 2, dropout=0.5, score="additive")
     x = random(2, 5, 8)
