@@ -8,7 +8,6 @@ from kformer.losses import MaskedCrossEntropy
 from kformer.models import Recurrent, Transformer
 from kformer.search import Beam, Greedy
 
-
 SMALL = dict(num_encoder_layers=1, num_decoder_layers=1, dropout=0.0)
 MODELS = {
     "transformer": lambda vocab: Transformer(vocab, vocab, 64, 4, 128, norm="pre", **SMALL),
