@@ -217,7 +217,8 @@ class TranslationGraph(tf.Module):
             "token_log_probabilities": forced["log_probabilities"],
         }
 
-    @tf.function(input_signature=[_SOURCE, _TARGET])
+    # Without autograph, which would wrap the error in one of its own.
+    @tf.function(input_signature=[_SOURCE, _TARGET], autograph=False)
     def attention(self, source, target):
         """How much each token of a translation attends to each token of its source.
 

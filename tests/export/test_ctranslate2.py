@@ -96,6 +96,22 @@ def test_what_the_engine_lacks_is_named(key, value, random_transformer, tmp_path
         write_ctranslate2(model, Tokenizers(words, words), tmp_path / "model")
 
 
+def test_another_kind_of_model_is_named(random_recurrent, tmp_path):
+    words = tokenizer("words")
+    with pytest.raises(InputError, match="only a Transformer can be.* Received: Recurrent"):
+        write_ctranslate2(
+            random_recurrent(words.vocab_size), Tokenizers(words, words), tmp_path / "model"
+        )
+
+
+def test_positions_that_the_engine_lacks_are_named(random_transformer, tmp_path):
+    words = tokenizer("words")
+    model = random_transformer(words.vocab_size)
+    model.positions = "rotary"
+    with pytest.raises(InputError, match="Received: model.positions rotary"):
+        write_ctranslate2(model, Tokenizers(words, words), tmp_path / "model")
+
+
 @pytest.mark.parametrize("quantization", ["int8", "float16"])
 def test_the_command_writes_a_model_that_loads(runs, tmp_path, quantization):
     out = tmp_path / "ct2"

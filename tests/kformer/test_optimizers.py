@@ -99,12 +99,23 @@ def test_muon_on_a_matrix_is_keras_muon(shape):
     assert_close(got, train(reference, variables(shapes), gradients), rtol=1e-4, atol=1e-5)
 
 
-def test_a_fused_query_key_value_kernel_learns_as_three_matrices():
-    separate = {"query_kernel": (8, 8), "key_kernel": (8, 8), "value_kernel": (8, 8)}
-    thirds, gradients = variables(separate), random_gradients(separate)
-    fused = keras.Variable(np.concatenate(values(thirds), axis=1), name="qkv_kernel")
-    fused_gradients = [[tf.concat(three, axis=1)] for three in gradients]
-    expected = np.concatenate(train(Muon(0.01), thirds, gradients), axis=1)
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        ("qkv_kernel", 3),
+        ("lstm_kernel", 4),
+        ("lstm_recurrent_kernel", 4),
+        ("context_lstm_kernel", 4),
+        ("gru_recurrent_kernel", 3),
+        ("output_kernel", 1),
+    ],
+)
+def test_a_fused_kernel_learns_as_the_matrices_that_it_is_made_of(name, count):
+    separate = {f"kernel_{number}": (8, 8) for number in range(count)}
+    parts, gradients = variables(separate), random_gradients(separate)
+    fused = keras.Variable(np.concatenate(values(parts), axis=1), name=name)
+    fused_gradients = [[tf.concat(of_parts, axis=1)] for of_parts in gradients]
+    expected = np.concatenate(train(Muon(0.01), parts, gradients), axis=1)
     assert_close(train(Muon(0.01), [fused], fused_gradients), [expected])
 
 

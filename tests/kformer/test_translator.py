@@ -167,6 +167,63 @@ def test_options_out_of_range_are_refused(options, message, build):
         build(**options)
 
 
+@pytest.fixture
+def recurrent_graph(random_recurrent):
+    """Makes graphs of a random recurrent model."""
+
+    def make(*arguments, model, **options):
+        tokenizer = WordTokenizer.learn([" ".join(WORDS)])
+        recurrent = random_recurrent(tokenizer.vocab_size, **model)
+        return TranslationGraph(recurrent, Tokenizers(tokenizer, tokenizer), *arguments, **options)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        dict(search=Beam(size=2, coverage_penalty=0.1)),
+        dict(attention=AttentionFrom(0)),
+        dict(attention=AttentionFrom(heads=(0,))),
+    ],
+    ids=str,
+)
+def test_what_needs_attention_is_refused_where_there_is_none(options, recurrent_graph):
+    with pytest.raises(InputError, match="^the model has no attention$"):
+        recurrent_graph(model=dict(attention="none"), **options)
+
+
+def test_without_attention_all_but_alignments_works(recurrent_graph):
+    graph = recurrent_graph(model=dict(attention="none"))
+    translator, texts = Translator(graph), texts_of(3, 1, 7)
+    for translation in translator.translate_nbest(texts, ["aa", "", "bb cc"]):
+        best = translation.hypotheses[0]
+        assert best.alignment is None and best.score == pytest.approx(best.log_probability)
+    (scored,) = translator.score(["aa bb"], ["cc"])
+    assert scored.tokens[-1] == "</s>" and scored.log_probability < 0
+    for refused in (
+        lambda: translator.align(["aa"], ["bb"]),
+        lambda: translator.translate_nbest(["aa"], with_alignments=True),
+    ):
+        with pytest.raises(InputError, match="^the model has no attention$"):
+            refused()
+    with pytest.raises(InputError, match="^the model has no attention$"):
+        graph.attention(["aa"], ["bb"])
+
+
+def test_alignments_of_a_recurrent_model_are_its_attention(recurrent_graph):
+    graph = recurrent_graph(model=dict(attention="additive", bidirectional=True))
+    (alignment,) = Translator(graph).align(["aa bb cc"], ["dd ee"])
+    tokenizer = graph.tokenizers.source
+    source, target = (
+        np.array([[*tokenizer.tokenize([text]).to_list()[0], END_ID]])
+        for text in ("aa bb cc", "dd ee")
+    )
+    shifted = np.array([[START_ID, *target[0, :-1]]])
+    _, (weights,) = graph.model.call_with_attention(source, shifted)
+    np.testing.assert_allclose(alignment.weights, weights[0, 0], atol=1e-5)
+
+
 def test_a_lone_surrogate_is_translated_as_its_bytes_are(build):
     translator = build()
     assert translator.translate(["aa \ud800 bb"]) == translator.translate(
