@@ -93,15 +93,19 @@ def over_time(step, inputs, state, outputs, reverse=False):
         A list of the outputs (length, batch, ...), each at its own time, and the last state.
     """
     length = tf.shape(inputs[0])[0]
+    # At least one: a list of nothing does not know how large its elements would be.
+    steps = tf.maximum(length, 1)
     # Slices of a tensor would have gradients as large as all of it, at each step.
     arrays = [
-        tf.TensorArray(tensor.dtype, length, element_shape=tensor.shape[1:]).unstack(tensor)
+        tf.TensorArray(tensor.dtype, steps, element_shape=tensor.shape[1:]).unstack(
+            _lengthened(tensor, steps - length)
+        )
         for tensor in inputs
     ]
-    results = [tf.TensorArray(spec.dtype, length, element_shape=spec.shape) for spec in outputs]
+    results = [tf.TensorArray(spec.dtype, steps, element_shape=spec.shape) for spec in outputs]
 
     def advance(i, state, results):
-        now = length - 1 - i if reverse else i
+        now = steps - 1 - i if reverse else i
         found, state = step([array.read(now) for array in arrays], state)
         return (
             i + 1,
@@ -110,15 +114,22 @@ def over_time(step, inputs, state, outputs, reverse=False):
         )
 
     shapes = tf.nest.map_structure(lambda tensor: tf.TensorShape([None, *tensor.shape[1:]]), state)
-    _, state, results = tf.while_loop(
-        lambda i, *_: i < length,
+    _, last, results = tf.while_loop(
+        lambda i, *_: i < steps,
         advance,
         (0, state, results),
         shape_invariants=(tf.TensorShape([]), shapes, [tf.TensorShape(None)] * len(results)),
         # By which XLA knows how much a gradient has to remember.
-        maximum_iterations=length,
+        maximum_iterations=steps,
     )
-    return [result.stack() for result in results], state
+    last = tf.nest.map_structure(lambda new, old: tf.where(length > 0, new, old), last, state)
+    return [result.stack()[:length] for result in results], last
+
+
+def _lengthened(tensor, count):
+    """(length + count, ...) of (length, ...), with zeros or False."""
+    shape = tf.concat([[count], tf.shape(tensor)[1:]], axis=0)
+    return tf.concat([tensor, tf.zeros(shape, tensor.dtype)], axis=0)
 
 
 @keras.saving.register_keras_serializable("kformer")

@@ -67,6 +67,24 @@ def test_goes_on_from_the_state_it_is_given(cell, random, randomize):
     np.testing.assert_allclose(last[0], whole[:, -1], atol=1e-6)
 
 
+@pytest.mark.parametrize("batch_size", [0, 2])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_sequence_of_nothing_leaves_the_state_as_it_was(batch_size, compiled, random):
+    layer = RecurrentLayer(4, "lstm")
+    call = lambda x, real, state: layer(x, real, state, return_state=True)  # noqa: E731
+    before = (tf.constant(random(batch_size, 4)), tf.constant(random(batch_size, 4)))
+    if compiled:
+        unknown = [None, None]
+        floats = tf.TensorSpec([None, 4])
+        signature = [tf.TensorSpec([*unknown, 6]), tf.TensorSpec(unknown, tf.bool)]
+        call = tf.function(call, input_signature=[*signature, (floats, floats)])
+    x, real = tf.zeros([batch_size, 0, 6]), tf.zeros([batch_size, 0], tf.bool)
+    outputs, after = call(x, real, before)
+    assert outputs.shape == (batch_size, 0, 4)
+    for one, other in zip(after, before, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 @CELLS
 @pytest.mark.parametrize("padding", [0, 3])
 def test_the_encoders_states_are_those_of_the_last_real_token(cell, padding, random):
