@@ -39,6 +39,10 @@ def write_ctranslate2(
         raise InputError(
             "ctranslate2 is not installed. Run: pip install 'kformer[convert]'"
         ) from error
+    if not isinstance(model, Transformer):
+        raise InputError(
+            f"--to ctranslate2 is for model.kind transformer. Received: a {type(model).__name__}"
+        )
     if model.activation not in _ACTIVATIONS:
         raise InputError(
             f"CTranslate2 has {', '.join(_ACTIVATIONS)}. Received: model.activation "

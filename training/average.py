@@ -61,6 +61,7 @@ def _average(options: argparse.Namespace) -> int:
     from kformer.run_folder import RunFolder
     from training.checkpoints import all_checkpoints, read_checkpoint
     from training.config import load_config
+    from training.perplexity import score_lines
     from training.scoring import score_run
 
     run = RunFolder.open(options.run)
@@ -82,6 +83,9 @@ def _average(options: argparse.Namespace) -> int:
     print(f"{folder}: mean of the weights after {', '.join(updates)} updates")
     tokenize = load_config(run.config).scoring.bleu_tokenize
     for name, scored in ((options.run, run), (options.out, RunFolder(folder))):
+        if scored.of_lines:
+            print(f"validation {score_lines(scored, 'valid')}: {name}")
+            continue
         _, scores = score_run(scored, tokenize, str(run.text("valid")))
         print(f"validation BLEU {scores.bleu:.2f}, chrF {scores.chrf:.2f}: {name}")
     return 0

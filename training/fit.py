@@ -1,17 +1,21 @@
 """The updates of a run, from wherever it is to its end."""
 
 import math
+from collections.abc import Callable
 from functools import partial
 
 import keras
 import tensorflow as tf
 
 from kformer.errors import InputError
+from kformer.generation import GenerationGraph, Generator
 from kformer.graph import TranslationGraph
 from kformer.models.base import SequenceModel
 from kformer.run_folder import RunFolder
+from kformer.search import Greedy
 from kformer.text import Tokenizers
 from kformer.translator import Translator
+from training.callbacks.continuations import Continuations
 from training.callbacks.keep import Files, Keeper
 from training.callbacks.measure import Samples, Throughput, TranslationScores
 from training.callbacks.metrics_file import MetricsFile
@@ -33,6 +37,7 @@ from training.data.rows import Pair
 from training.data.sampling import SampledStore
 from training.data.shapes import Shape, choose_shapes
 from training.devices import Devices
+from training.perplexity import perplexity
 
 _BEST = {"bleu": ("val_bleu", True), "chrf": ("val_chrf", True), "loss": ("val_loss", False)}
 
@@ -82,9 +87,10 @@ class Fit:
         if config.tokenizer.sampling is not None:
             self._store = _sampled(config, prepared, run)
         settings = config.train
+        best_by = settings.best_by or ("loss" if prepared.train.meta.of_lines else "bleu")
         self.keeper = Keeper(
             run,
-            _BEST[settings.best_by],
+            _BEST[best_by],
             [model.token_loss, *metrics],
             {"throughput": self.throughput, "files": Files(run)},
             settings.validate_every,
@@ -183,18 +189,12 @@ class Fit:
     ) -> tuple[TensorBoardLog, list[keras.callbacks.Callback]]:
         """In order: those that measure, then those that keep and show what was measured."""
         settings, run, keeper = self.config.train, self.run, self.keeper
-        scores = TranslationScores(
-            Translator(TranslationGraph(self.model, tokenizers)),
-            [Pair(*pair) for pair in run.pairs("valid")],
-            self.config.scoring.bleu_tokenize,
-        )
-        samples = Samples(scores, run, self.config.scoring.samples)
+        measuring, samples, measure = self._make_measuring(tokenizers)
         tensorboard = TensorBoardLog(run, samples)
         callbacks = [
             UpdateLimit(settings.updates),
             self.throughput,
-            scores,
-            samples,
+            *measuring,
             MetricsFile(run),
             keeper,
             FiniteGuard(
@@ -207,11 +207,32 @@ class Fit:
             tensorboard,
         ]
         if settings.max_minutes is not None:
-            test_sources = [source for source, _ in run.pairs("test")]
-            callbacks.append(TimeLimit(60 * settings.max_minutes, began, scores, test_sources))
+            texts = (
+                # What is measured of lines of one language is the lines.
+                [source or target for source, target in run.pairs(part)]
+                for part in ("valid", "test")
+            )
+            callbacks.append(TimeLimit(60 * settings.max_minutes, began, measure, *texts))
         if settings.patience is not None:
             callbacks.append(PatienceLimit(settings.patience, keeper))
         return tensorboard, callbacks
+
+    def _make_measuring(
+        self, tokenizers: Tokenizers
+    ) -> tuple[list[keras.callbacks.Callback], Samples | Continuations, Callable]:
+        """The callbacks that measure the validation text, the one of them that has samples, and
+        what takes the time."""
+        run, scoring = self.run, self.config.scoring
+        pairs = [Pair(*pair) for pair in run.pairs("valid")]
+        if self.prepared.train.meta.of_lines:
+            generator = Generator(GenerationGraph(self.model, tokenizers, Greedy()))
+            lines = [pair.target for pair in pairs]
+            continuations = Continuations(generator, lines, run, scoring.samples)
+            return [continuations], continuations, partial(perplexity, generator)
+        translator = Translator(TranslationGraph(self.model, tokenizers))
+        scores = TranslationScores(translator, pairs, scoring.bleu_tokenize)
+        samples = Samples(scores, run, scoring.samples)
+        return [scores, samples], samples, translator.translate
 
 
 def _shapes(config: Config, prepared: PreparedText) -> tuple[Shape, ...]:

@@ -27,6 +27,7 @@ from training.data.prepare import PreparedText
 from training.devices import Devices
 from training.fit import Fit
 from training.folders import making_folder
+from training.perplexity import score_lines
 from training.precision import resolve_precision
 from training.scoring import score_run
 
@@ -134,12 +135,16 @@ def _train(
         return 130 if interrupt.signal_number == signal.SIGINT else 0
     if not devices.is_chief:
         return 0
-    _, scores = score_run(run, config.scoring.bleu_tokenize)
+    if run.of_lines:
+        scores, how, use = score_lines(run), "", "write      python -m kformer.generate"
+    else:
+        _, scores = score_run(run, config.scoring.bleu_tokenize)
+        how, use = ", greedy search", "translate  python -m kformer.translate"
     run.scores.write_text(json.dumps(asdict(scores), indent=2) + "\n", "utf-8")
-    print(f"\nbest model on the test text, greedy search:\n{scores}")
+    print(f"\nbest model on the test text{how}:\n{scores}")
     print(f"\ndone in {clock(time.perf_counter() - began)}. In {folder}:")
     print("  best/model.keras  metrics.jsonl  samples.txt  scores.json  logs/  config.yaml")
-    print(f"  translate  python -m kformer.translate {folder} [FILE]")
+    print(f"  {use} {folder} [FILE]")
     print(f"  score      python -m training.evaluate {folder}")
     print(f"  curves     tensorboard --logdir {run.logs}")
     return 0

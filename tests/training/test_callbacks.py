@@ -138,7 +138,10 @@ def test_an_update_that_overflowed_does_not_count(model):
 def test_training_stops_early_enough_for_a_last_validation_and_the_test(model, clock_at):
     # The test is as long as the validation text twice over.
     scores = scored()
-    limit = set_up(TimeLimit(100.0, 10.0, scores, 2 * scores.sources), model)
+    limit = set_up(
+        TimeLimit(100.0, 10.0, scores.translator.translate, scores.sources, 2 * scores.sources),
+        model,
+    )
     clock_at(50)
     limit.on_train_batch_end(0)
     limit.on_test_begin()
@@ -164,7 +167,9 @@ def test_the_time_of_a_validation_is_known_before_the_first(model, clock_at):
 
     pairs = [Pair(f"source {i}", "") for i in range(10)]
     scores = TranslationScores(SlowTranslator(), pairs, "13a")
-    limit = set_up(TimeLimit(100.0, 10.0, scores, scores.sources), model)
+    limit = set_up(
+        TimeLimit(100.0, 10.0, scores.translator.translate, scores.sources, scores.sources), model
+    )
     limit.on_train_begin()
     for seconds, stops in ((80, False), (88, False), (90, True)):
         clock_at(seconds)

@@ -102,6 +102,8 @@ class Samples(keras.callbacks.Callback):
         count: how many, spread over the validation text.
     """
 
+    titles = ("source", "translation", "reference")
+
     def __init__(self, scores: TranslationScores, run: RunFolder, count: int):
         super().__init__()
         self.scores = scores

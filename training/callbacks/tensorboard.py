@@ -76,7 +76,7 @@ class TensorBoardLog(keras.callbacks.Callback):
         figures = {name: logs[name] for name in self.TAGS if name in logs and name not in there}
         self._write(logs["update"], figures)
         with self._writer.as_default(step=logs["update"]):
-            rows = ["| source | translation | reference |", "|---|---|---|"]
+            rows = [f"| {' | '.join(self.samples.titles)} |", "|---|---|---|"]
             rows += [
                 "| " + " | ".join(text.replace("|", "\\|") for text in sample) + " |"
                 for sample in self.samples.latest
