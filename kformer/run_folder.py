@@ -57,6 +57,9 @@ class RunFolder:
     @property
     def of_lines(self) -> bool:
         """Whether it was trained on lines of one language: its pairs have no source."""
+        # What is made of the corpus is not needed to translate, and may have been left behind.
+        if not self.tokens_meta.is_file():
+            return False
         return json.loads(self.tokens_meta.read_text("utf-8")).get("source_tokens") == 0
 
     def refuse_lines(self) -> None:

@@ -355,7 +355,7 @@ def test_tensorboard_reads_every_figure_and_the_samples(run, model):
 
 
 def test_a_bar_in_a_sample_does_not_break_the_table(run, model):
-    samples = SimpleNamespace(latest=[("a|b", "c", "d|")])
+    samples = SimpleNamespace(titles=Samples.titles, latest=[("a|b", "c", "d|")])
     log = set_up(TensorBoardLog(run, samples), model)
     after_round(log)
     log.close()
@@ -366,7 +366,7 @@ def test_a_bar_in_a_sample_does_not_break_the_table(run, model):
 
 
 def test_between_rounds_the_curves_have_a_point_every_twenty_updates(run, model, clock_at):
-    samples = SimpleNamespace(latest=[])
+    samples = SimpleNamespace(titles=Samples.titles, latest=[])
     log = set_up(TensorBoardLog(run, samples), model)
     clock_at(100)
     log.on_epoch_begin(0)
@@ -398,7 +398,7 @@ def test_between_rounds_the_curves_have_a_point_every_twenty_updates(run, model,
 
 
 def test_progress_marks_the_rounds_that_are_the_best_so_far(run, model, capsys):
-    samples = SimpleNamespace(latest=[("Quelle", "source", "spring")])
+    samples = SimpleNamespace(titles=Samples.titles, latest=[("Quelle", "source", "spring")])
     keeper = SimpleNamespace(improved=False)
     shown = set_up(Progress(100, samples, keeper), model)
     shown.on_train_begin()
