@@ -239,12 +239,14 @@ def _shapes(config: Config, prepared: PreparedText) -> tuple[Shape, ...]:
     """Few shapes that hold every pair of training and of validation."""
     train, valid = prepared.train, prepared.valid
     limit = config.data.max_length + 1
+    # The source of a line is its end token.
+    source_limit = 1 if train.meta.of_lines else limit
     return choose_shapes(
         train.source_lengths,
         train.target_lengths,
         max_tokens=config.train.batch_tokens,
         longest=(
-            max(limit, int(valid.source_lengths.max())),
+            max(source_limit, int(valid.source_lengths.max())),
             max(limit, int(valid.target_lengths.max())),
         ),
     )

@@ -206,6 +206,17 @@ def test_gradients_that_are_no_numbers_end_training_with_the_batch_named(model):
     assert asked == [11]
 
 
+def test_a_line_that_training_diverged_at_is_told_by_its_labels(model):
+    batch = (np.array([[3], [3]]), None), np.array([[5, 3, 0], [6, 6, 3]])
+    model.optimizer.left_out_in_a_row.value = 3
+    guard = FiniteGuard(
+        3, lambda number: batch, lambda ids: ["" if ids[0][0] == 3 else f"ids {ids[0].tolist()}"],
+        SimpleNamespace(batches=12),
+    )  # fmt: skip
+    with pytest.raises(InputError, match=r"sentence is 'ids \[6, 6, 3\]'"):
+        set_up(guard, model).on_train_batch_end(0)
+
+
 class FakeKeeper:
     round_batches = 4
 

@@ -138,7 +138,8 @@ class ModelConfig:
         norm: pre (normalise before each sub-layer; trains easily) or post (after; the paper).
         activation: Of the feed-forward networks: relu, gelu or swish.
         positions: sinusoidal (the paper), sinusoidal_halves (Marian), learned, rotary or none.
-        max_length: Number of learned positions, the end token included; null otherwise.
+        max_length: Number of learned positions, the end token included (language_model: of source
+            and target together); null otherwise.
         attention_bias: Add a bias in the projections of attention; the paper has none.
         scale_embedding: Multiply embeddings by the square root of d_model, as in the paper.
         tie: Which tables are one: all (source, target, output; needs a joint vocabulary),

@@ -3,6 +3,7 @@
 import gzip
 import json
 from dataclasses import replace
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from kformer.errors import InputError
 from kformer.ids import END_ID, START_ID
 from training.config import CleaningConfig, Config, DataConfig, ModelConfig, TokenizerConfig
+from training.data.__main__ import main
 from training.data.batches import assemble, evaluation_batches
 from training.data.cleaning import Chunk, Cleaner, source_hash
 from training.data.corpus import clean_corpus, find_sources, read_lines, read_pairs
@@ -184,3 +186,16 @@ def test_a_best_by_translations_is_refused_for_lines(config):
     config = replace(config, train=replace(config.train, best_by="bleu"))
     with pytest.raises(InputError, match="train.best_by bleu: lines of one language have no"):
         prepare_text(config)
+
+
+def test_the_command_writes_the_cleaned_lines_as_they_can_be_read_again(write, tmp_path, capsys):
+    spec = write("text.txt", [*text(), "", "!!!"])
+    assert main(
+        ["tiny", "--model.kind=language_model", f"--data.train={spec}", "--tokenizer.kind=word",
+         "--out", str(tmp_path / "out")]
+    ) == 0  # fmt: skip
+    assert "train.txt  valid.txt  test.txt  report.txt" in capsys.readouterr().out
+    written = [line for part in ("train", "valid", "test")
+               for line in (tmp_path / "out" / f"{part}.txt").read_text().splitlines()]  # fmt: skip
+    assert sorted(written) == sorted(set(text()))
+    assert (tmp_path / "out" / "lengths.png").is_file() or find_spec("matplotlib") is None
