@@ -125,8 +125,6 @@ def test_characters_of_several_bytes_are_streamed_whole(run):
     tokenizer = SentencePieceTokenizer(byte_model())
     prompt = "é日本 e\u0301ß 😀 x"
     ids = tokenizer.tokenize([prompt])[0].numpy().tolist()
-    from kformer.text import Tokenizers
-    from tests.conftest import random_language_model
 
     model = random_language_model(tokenizer.vocab_size)
     graph = GenerationGraph(model, Tokenizers(tokenizer, tokenizer), Greedy(), max_length=1)
