@@ -7,6 +7,12 @@ from pathlib import Path
 from kformer.command_line import run_command
 from kformer.errors import InputError
 from kformer.quiet import import_tensorflow
+from kformer.search_options import (
+    add_search_options,
+    check_search_options,
+    given_search_options,
+    make_graph,
+)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -14,7 +20,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m training.evaluate",
         description="Translate the test text of a run with its best model; print BLEU and chrF "
-        "with sacreBLEU's signatures. Of a run of lines of one language, print the perplexity.",
+        "with sacreBLEU's signatures. Without options of the search it is that of the run's "
+        "configuration (scoring.*). Of a run of lines of one language, print the perplexity.",
         allow_abbrev=False,
     )
     parser.add_argument("run", metavar="RUN", help="run folder, as training.run leaves it")
@@ -23,11 +30,13 @@ def main(arguments: list[str] | None = None) -> int:
         help="score on this text instead of the run's test",
     )  # fmt: skip
     parser.add_argument("--output", metavar="FILE", help="write the translations, one a line")
+    add_search_options(parser)
     options = parser.parse_args(arguments)
     return run_command(lambda: _evaluate(options))
 
 
 def _evaluate(options: argparse.Namespace) -> int:
+    check_search_options(options)
     import_tensorflow()
     from kformer.run_folder import RunFolder
     from training.config import load_config
@@ -35,16 +44,17 @@ def _evaluate(options: argparse.Namespace) -> int:
     from training.scoring import score_run
 
     run = RunFolder.open(options.run)
+    searched = given_search_options(options)
     if run.of_lines:
-        if options.output:
+        for option in ["output"] * bool(options.output) + searched:
             raise InputError(
-                f"--output: {run.path} was trained on lines of one language, not pairs"
+                f"--{option.replace('_', '-')}: {run.path} was trained on lines of one language, "
+                "and translates nothing"
             )
         print(score_lines(run, data=options.data))
         return 0
-    translations, scores = score_run(
-        run, load_config(run.config).scoring.bleu_tokenize, options.data
-    )
+    graph = make_graph(*run.load(), options) if searched else None
+    translations, scores = score_run(run, load_config(run.config).scoring, options.data, graph)
     print(scores)
     if options.output:
         try:

@@ -24,11 +24,15 @@ class EncoderLayer(Block):
         dropout: share of each sub-layer's output to drop in training.
         attention_dropout: share of the attention weights to drop in training.
         activation_dropout: share of the feed-forward activations to drop in training.
+        rotary: whether self-attention rotates queries and keys by their positions.
+        score: of attention, "dot_product" or "additive" (see `MultiHeadAttention`).
 
     Call arguments:
         x: float tensor (batch, length, d_model).
         attention_mask: boolean tensor that broadcasts to (batch, num_heads, length, length),
             True = attend.
+        positions: integer tensor that broadcasts to (batch, length): where `x` stands, if rotary.
+            None: counted from 0.
         return_weights: whether to return the attention weights too.
         training: whether dropout is on.
 
@@ -44,8 +48,8 @@ class EncoderLayer(Block):
         Vaswani et al., "Attention Is All You Need", 2017, section 3.1.
     """
 
-    def call(self, x, attention_mask=None, return_weights=False, training=False):
-        x, weights = self._attend_to_self(x, attention_mask, training)
+    def call(self, x, attention_mask=None, positions=None, return_weights=False, training=False):
+        x, weights = self._attend_to_self(x, attention_mask, training, positions)
         x = self._feed_forward(x, training)
         return (x, weights) if return_weights else x
 
@@ -53,16 +57,15 @@ class EncoderLayer(Block):
         """As `call`, and the keys and values of `x`, for positions that come after it."""
         residual = self.self_attention_residual
         prepared = residual.prepare(x)
-        memory = self.self_attention.project_memory(prepared)
-        attended, _ = self.self_attention.attend(prepared, memory, attention_mask)
+        attended, memory = self.self_attention.remember(prepared, attention_mask)
         return self._feed_forward(residual(x, attended)), memory
 
-    def step(self, x, cache: KeyValues, time, seen, memory: KeyValues | None = None):
+    def step(self, x, cache: KeyValues, time, seen, positions=None, memory=None):
         """The newest position of each hypothesis, as `call` would compute it after all so far.
 
         Args:
             x: float tensor (batch, width, d_model), a position of each of `width` hypotheses.
-            cache, time, seen, memory: as for `MultiHeadAttention.step`.
+            cache, time, seen, positions, memory: as for `MultiHeadAttention.step`.
 
         Returns:
             A tensor like `x`, the cache with the new positions, and the attention weights
@@ -70,7 +73,7 @@ class EncoderLayer(Block):
         """
         residual = self.self_attention_residual
         attended, cache, weights = self.self_attention.step(
-            residual.prepare(x), cache, time, seen, memory
+            residual.prepare(x), cache, time, seen, positions, memory
         )
         return self._feed_forward(residual(x, attended)), cache, weights
 
@@ -82,12 +85,14 @@ class Encoder(Stack):
     Args:
         num_layers: depth of the stack.
         d_model, num_heads, d_ff, norm, activation, use_bias, dropout, attention_dropout,
-            activation_dropout: as for `EncoderLayer`.
+            activation_dropout, rotary, score: as for `EncoderLayer`.
 
     Call arguments:
         x: embedded source, float tensor (batch, length, d_model).
         attention_mask: boolean tensor that broadcasts to (batch, num_heads, length, length),
             True = attend.
+        positions: integer tensor that broadcasts to (batch, length): where `x` stands, if rotary.
+            None: counted from 0.
         return_weights: whether to return the attention weights too.
         training: whether dropout is on.
 
@@ -101,11 +106,15 @@ class Encoder(Stack):
     def build(self, x_shape):
         self._build(x_shape)
 
-    def call(self, x, attention_mask=None, return_weights=False, training=False):
+    def call(self, x, attention_mask=None, positions=None, return_weights=False, training=False):
         all_weights = []
         for layer in self.layers:
             x, weights = layer(
-                x, attention_mask=attention_mask, return_weights=True, training=training
+                x,
+                attention_mask=attention_mask,
+                positions=positions,
+                return_weights=True,
+                training=training,
             )
             all_weights.append(weights)
         x = self.final_norm(x)
@@ -125,7 +134,7 @@ class Encoder(Stack):
             layer.self_attention.empty_cache(batch_size, width, length) for layer in self.layers
         ]
 
-    def step(self, x, caches, time, seen, memories):
+    def step(self, x, caches, time, seen, positions, memories):
         """The newest position of each hypothesis through all layers (see `EncoderLayer.step`).
 
         Returns:
@@ -134,7 +143,7 @@ class Encoder(Stack):
         """
         new_caches, all_weights = [], []
         for layer, cache, memory in zip(self.layers, caches, memories, strict=True):
-            x, cache, weights = layer.step(x, cache, time, seen, memory)
+            x, cache, weights = layer.step(x, cache, time, seen, positions, memory)
             new_caches.append(cache)
             all_weights.append(weights)
         return self.final_norm(x), new_caches, all_weights

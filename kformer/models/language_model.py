@@ -5,7 +5,7 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
-from kformer.choices import NormPosition, Positions, Tying
+from kformer.choices import AttentionScore, NormPosition, Positions, Tying
 from kformer.layers import Encoder, KeyValues, PositionalEmbedding, causal_mask, padding_mask
 from kformer.layers.config import ArgumentsConfig
 from kformer.layers.output import OutputProjection
@@ -39,7 +39,8 @@ class LanguageModel(ArgumentsConfig, SequenceModel):
         num_decoder_layers: depth.
         norm: "pre", which trains more easily, or "post".
         activation: of the feed-forward networks, such as "relu", "gelu" or "swish".
-        positions: "sinusoidal", "sinusoidal_halves", "learned" or "none".
+        positions: "sinusoidal", "sinusoidal_halves" or "learned", added to embeddings; "rotary",
+            rotating queries and keys; or "none".
         max_length: number of learned positions, of source and target together.
         attention_bias: whether the projections of attention have biases.
         scale_embedding: whether embeddings are multiplied by sqrt(d_model).
@@ -48,6 +49,8 @@ class LanguageModel(ArgumentsConfig, SequenceModel):
         dropout: share of embeddings and sub-layer outputs to drop in training.
         attention_dropout: share of attention weights to drop in training.
         activation_dropout: share of feed-forward activations to drop in training.
+        attention: how its scores are made, "dot_product" or "additive".
+        embedding_dim: width of the embedding, if another than `d_model`; needs `tie="none"`.
 
     Call arguments:
         inputs: a pair of integer tensors, source ids with their end token (batch, source) and
@@ -85,11 +88,18 @@ class LanguageModel(ArgumentsConfig, SequenceModel):
         dropout: float = 0.1,
         attention_dropout: float = 0.0,
         activation_dropout: float = 0.0,
+        attention: AttentionScore = "dot_product",
+        embedding_dim: int | None = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
         if tie not in ("all", "none"):
             raise ValueError(f'`tie` must be "all" or "none". Received: tie={tie!r}')
+        if embedding_dim not in (None, d_model) and tie != "none":
+            raise ValueError(
+                '`embedding_dim` other than `d_model` needs `tie="none"`. Received: '
+                f"embedding_dim={embedding_dim}, d_model={d_model}, tie={tie!r}"
+            )
         self.vocab_size = vocab_size
         self.d_model = d_model
         self.num_heads = num_heads
@@ -106,6 +116,8 @@ class LanguageModel(ArgumentsConfig, SequenceModel):
         self.dropout = dropout
         self.attention_dropout = attention_dropout
         self.activation_dropout = activation_dropout
+        self.attention = attention
+        self.embedding_dim = embedding_dim
         self.embedding = PositionalEmbedding(
             vocab_size,
             d_model,
@@ -113,6 +125,7 @@ class LanguageModel(ArgumentsConfig, SequenceModel):
             max_length,
             scale_embedding,
             dropout,
+            embedding_dim,
             dtype=self.dtype_policy,
             name="embedding",
         )
@@ -128,6 +141,8 @@ class LanguageModel(ArgumentsConfig, SequenceModel):
             dropout=dropout,
             attention_dropout=attention_dropout,
             activation_dropout=activation_dropout,
+            rotary=positions == "rotary",
+            score=attention,
             dtype=self.dtype_policy,
             name="decoder",
         )
@@ -239,6 +254,7 @@ class LanguageModel(ArgumentsConfig, SequenceModel):
             sentences.caches,
             state.time,
             tf.concat([of_source, seen], axis=3),
+            tf.reshape(start, [batch_size, width]),
             sentences.memories,
         )
         attention = tf.reduce_mean(weights[-1][:, :, :, :source], axis=1)
@@ -253,16 +269,23 @@ class LanguageModel(ArgumentsConfig, SequenceModel):
     def _decoded(self, source_ids, target_ids, training=False):
         """The output of the stack at the target's positions, and the attention of its layers."""
         of_source = padding_mask(source_ids)
+        lengths = _lengths(of_source)
         x = tf.concat(
             [
                 self.embedding(source_ids, training=training),
-                self.embedding(target_ids, start=_lengths(of_source), training=training),
+                self.embedding(target_ids, start=lengths, training=training),
             ],
             axis=1,
         )
         mask = tf.concat([of_source, padding_mask(target_ids)], axis=3)
         mask = tf.logical_and(mask, causal_mask(x[:, :, 0]))
-        x, weights = self.decoder(x, mask, return_weights=True, training=training)
+        # As the embedding counts them: the target's go on from its source's.
+        columns = tf.range(tf.shape(x)[1])[tf.newaxis]
+        padding = tf.shape(source_ids)[1] - lengths[:, tf.newaxis]
+        positions = tf.where(columns < tf.shape(source_ids)[1], columns, columns - padding)
+        x, weights = self.decoder(
+            x, mask, positions=positions, return_weights=True, training=training
+        )
         return x[:, tf.shape(source_ids)[1] :], weights
 
     def _logits(self, x):

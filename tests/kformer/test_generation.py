@@ -7,8 +7,9 @@ from kformer.ids import END_ID, START_ID
 from kformer.run_folder import RunFolder
 from kformer.search import Beam, Greedy, Sample
 from kformer.subwords.learn import byte_model
-from kformer.text import SentencePieceTokenizer, WordTokenizer
+from kformer.text import SentencePieceTokenizer, Tokenizers, WordTokenizer
 from kformer.translator import TextTooLongError, Translator
+from tests.conftest import random_language_model
 
 WORDS = "one two three four five six seven eight nine ten".split()
 PROMPTS = ["one two", "", "five", "three four five six"]
@@ -125,7 +126,6 @@ def test_characters_of_several_bytes_are_streamed_whole(run):
     tokenizer = SentencePieceTokenizer(byte_model())
     prompt = "é日本 e\u0301ß 😀 x"
     ids = tokenizer.tokenize([prompt])[0].numpy().tolist()
-
     model = random_language_model(tokenizer.vocab_size)
     graph = GenerationGraph(model, Tokenizers(tokenizer, tokenizer), Greedy(), max_length=1)
     parts = list(Generator(graph).stream(prompt))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kformer.errors import InputError
+from kformer.plots.figure import new_figure, save
 from training.data.store import TokenStore
 
 
@@ -17,14 +17,10 @@ def plot_lengths(store: TokenStore, path: Path) -> None:
         path: the picture to write; its ending says in which format.
 
     Raises:
-        InputError: Matplotlib is not installed.
+        InputError: Matplotlib is not installed, or the picture cannot be written.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise InputError("pictures need Matplotlib: pip install 'kformer[plots]'") from error
     meta = store.meta
-    figure = Figure((5.5 if meta.of_lines else 11, 4), layout="constrained")
+    figure = new_figure(5.5 if meta.of_lines else 11, 4)
     lengths, *ratios = figure.subplots(1, 1 if meta.of_lines else 2, squeeze=False)[0]
     counts = {"source": meta.source.lengths, "target": meta.target.lengths}
     if meta.of_lines:
@@ -55,7 +51,7 @@ def plot_lengths(store: TokenStore, path: Path) -> None:
     for axes in (lengths, *ratios):
         axes.spines[["top", "right"]].set_visible(False)
         axes.yaxis.get_major_locator().set_params(integer=True)
-    figure.savefig(path, dpi=150)
+    save(figure, path)
 
 
 def _quantile(counts: list[int], share: float) -> int:

@@ -20,6 +20,8 @@ OPTION_SETS = {
     "post-norm, halves": dict(
         norm="post", positions="sinusoidal_halves", activation="swish", output_bias=True
     ),
+    "rotary": dict(positions="rotary", tie="none", embedding_dim=6),
+    "additive": dict(attention="additive", num_decoder_layers=1),
     "no positions": dict(positions="none", scale_embedding=False, num_decoder_layers=1),
 }
 POLICIES = ["float32", "mixed_float16", "mixed_bfloat16"]

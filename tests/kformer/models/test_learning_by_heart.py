@@ -5,21 +5,25 @@ import tensorflow as tf
 
 from kformer.ids import END_ID, START_ID
 from kformer.losses import MaskedCrossEntropy
-from kformer.models import LanguageModel, Transformer
+from kformer.models import LanguageModel, Recurrent, Transformer
 from kformer.search import Beam, Greedy
 
+SMALL = dict(num_encoder_layers=1, num_decoder_layers=1, dropout=0.0)
+MODELS = {
+    "transformer": lambda vocab: Transformer(vocab, vocab, 64, 4, 128, norm="pre", **SMALL),
+    "language model": lambda vocab: LanguageModel(
+        vocab, 64, 4, 128, num_decoder_layers=1, dropout=0.0
+    ),
+    "recurrent": lambda vocab: Recurrent(
+        vocab, vocab, 64, bidirectional=True, input_feeding=True, **SMALL
+    ),
+    "without attention": lambda vocab: Recurrent(
+        vocab, vocab, 64, cell="gru", attention="none", bidirectional=True, **SMALL
+    ),
+}
 
-def transformer(vocab):
-    return Transformer(
-        vocab, vocab, 64, 4, 128, num_encoder_layers=1, num_decoder_layers=1, norm="pre", dropout=0
-    )
 
-
-def language_model(vocab):
-    return LanguageModel(vocab, 64, 4, 128, num_decoder_layers=1, dropout=0)
-
-
-@pytest.fixture(scope="module", params=[transformer, language_model])
+@pytest.fixture(scope="module", params=MODELS)
 def learned(request):
     """A model that has seen twenty random pairs often enough, and the pairs."""
     keras.utils.set_random_seed(3)
@@ -33,8 +37,11 @@ def learned(request):
         labels[row, :target_length] = random.integers(4, vocab, target_length)
         labels[row, target_length] = END_ID
     inputs = np.concatenate([np.full([pairs, 1], START_ID), labels[:, :-1]], axis=1)
-    model = request.param(vocab)
-    model.compile(keras.optimizers.Adam(2e-3), MaskedCrossEntropy(label_smoothing=0.1))
+    model = MODELS[request.param](vocab)
+    model.compile(
+        keras.optimizers.Adam(5e-3 if isinstance(model, Recurrent) else 2e-3),
+        MaskedCrossEntropy(label_smoothing=0.1),
+    )
     data = tf.data.Dataset.from_tensors(((source, inputs), labels)).repeat(150)
     model.fit(data, verbose=0)
     return model, source, inputs, labels
