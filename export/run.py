@@ -88,6 +88,7 @@ def _export_savedmodel(options: argparse.Namespace) -> int:
     from kformer.run_folder import RunFolder
 
     run, base = RunFolder.open(options.run), Path(options.out)
+    run.refuse_lines()
     if options.version is not None:
         check_version(base, options.version)
     texts = [source for source, _ in run.pairs("valid")][:_VERIFIED]
