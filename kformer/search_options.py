@@ -141,7 +141,7 @@ def make_graph(
         if piece not in ids:
             raise InputError(f"--forbid {piece}: no piece of the target vocabulary")
     try:
-        search = _search(options, tuple(ids[piece] for piece in options.forbid))
+        search = make_search(options, tuple(ids[piece] for piece in options.forbid))
     except ValueError as error:
         raise InputError(str(error)) from error
     heads = options.alignment_heads and tuple(options.alignment_heads)
@@ -157,7 +157,16 @@ def make_graph(
     )
 
 
-def _search(options: argparse.Namespace, forbidden: tuple[int, ...]) -> "Search":
+def make_search(options: argparse.Namespace, forbidden: tuple[int, ...] = ()) -> "Search":
+    """The search that the options describe.
+
+    Args:
+        options: as parsed; the pieces of `forbid` are not looked at.
+        forbidden: the ids of these pieces.
+
+    Raises:
+        ValueError: an option is out of range.
+    """
     from kformer.search import Beam, Constraints, Greedy, Sample
 
     constraints = Constraints(
