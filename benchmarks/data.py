@@ -29,8 +29,8 @@ print(f"text ready after {time.perf_counter() - began:.2f} s", flush=True)
 from kformer.quiet import import_tensorflow
 import_tensorflow()
 print(f"TensorFlow loaded after {time.perf_counter() - began:.2f} s", flush=True)
-from training.data.batches import training_batches
-batches = training_batches(prepared.train, max_tokens=config.train.batch_tokens, seed=1)
+from training.data.batches import TrainingBatches
+batches = TrainingBatches(prepared.train, max_tokens=config.train.batch_tokens, seed=1).dataset()
 next(iter(batches))
 print(f"first batch after {time.perf_counter() - began:.2f} s", flush=True)
 """

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from kformer.errors import InputError
 from kformer.layers import sinusoidal_positions
-from kformer.models import Transformer
+from kformer.models import SequenceModel, Transformer
 from kformer.text import Tokenizers
 
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16")
@@ -18,7 +18,7 @@ _EPSILON = 1e-6
 
 
 def write_ctranslate2(
-    model: Transformer, tokenizers: Tokenizers, folder: Path, quantization: str = "float32"
+    model: SequenceModel, tokenizers: Tokenizers, folder: Path, quantization: str = "float32"
 ) -> None:
     """Writes a folder that `ctranslate2.Translator` loads.
 
@@ -39,11 +39,24 @@ def write_ctranslate2(
         raise InputError(
             "ctranslate2 is not installed. Run: pip install 'kformer[convert]'"
         ) from error
+    if not isinstance(model, Transformer):
+        raise InputError(
+            f"only a Transformer can be written for CTranslate2. Received: {type(model).__name__}"
+        )
     if model.activation not in _ACTIVATIONS:
         raise InputError(
             f"CTranslate2 has {', '.join(_ACTIVATIONS)}. Received: model.activation "
             f"{model.activation}"
         )
+    for key, lacks in (
+        ("positions", model.positions == "rotary"),
+        ("attention", model.attention == "additive"),
+        ("embedding_dim", model.embedding_dim not in (None, model.d_model)),
+    ):
+        if lacks:
+            raise InputError(
+                f"CTranslate2 has no such model. Received: model.{key} {getattr(model, key)}"
+            )
     spec = TransformerSpec.from_config(
         (model.num_encoder_layers, model.num_decoder_layers),
         model.num_heads,

@@ -76,10 +76,10 @@ def _export_savedmodel(options: argparse.Namespace) -> int:
         raise InputError("--sample: a server's answers should be repeatable; export a search")
     import_tensorflow()
     from export.savedmodel import (
-        SIGNATURES,
         check_version,
         describe,
         publish,
+        signatures_of,
         unfinished,
         write_savedmodel,
     )
@@ -114,7 +114,9 @@ def _export_savedmodel(options: argparse.Namespace) -> int:
     write_server_files(base, run.path.resolve().name)
     print(f"wrote       {folder}")
     print(f"size        {_megabytes(folder):.1f} MB, weights in {options.precision}")
-    print(f"signatures  {', '.join(SIGNATURES)}{', translate_xla' if options.xla else ''}")
+    print(
+        f"signatures  {', '.join(signatures_of(graph))}{', translate_xla' if options.xla else ''}"
+    )
     print(f"warm-up     {warm_up}")
     print(f"\nserve it: docker compose -f {base / 'compose.yaml'} up")
     return 0

@@ -31,6 +31,11 @@ SIGNATURES = {
 }
 
 
+def signatures_of(graph: TranslationGraph) -> list[str]:
+    """The signatures of a graph's export; without attention there is none to ask for."""
+    return [name for name in SIGNATURES if name != "attention" or graph.has_attention]
+
+
 def next_version(base: Path) -> int:
     """One more than the highest version in a folder of versions; 1 where there is none."""
     if not base.is_dir():
@@ -94,9 +99,10 @@ def write_savedmodel(
     resources = tf.Module()
     resources.model, resources.tokenizers = graph.model, graph.tokenizers
     archive.track(resources)
-    signatures = SIGNATURES | ({"translate_xla": "translate_xla"} if xla else {})
-    for signature, function in signatures.items():
-        archive.add_endpoint(signature, _endpoint(getattr(graph, function)))
+    for signature in signatures_of(graph):
+        archive.add_endpoint(signature, _endpoint(getattr(graph, SIGNATURES[signature])))
+    if xla:
+        archive.add_endpoint("translate_xla", _endpoint(graph.translate_xla))
     archive.write_out(folder, verbose=False)
     text = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
     (folder / DESCRIPTION).write_text(text, "utf-8")
@@ -109,7 +115,7 @@ def describe(run: RunFolder, graph: TranslationGraph, precision: str) -> dict[st
     return {
         "versions": {"kformer": kformer.__version__}
         | {package: version_of(package) for package in packages},
-        "signatures": list(SIGNATURES),
+        "signatures": signatures_of(graph),
         "search": {"kind": type(graph.search).__name__, **dataclasses.asdict(graph.search)},
         "width": graph.width,
         "n_best": getattr(graph.search, "n_best", 1),

@@ -62,6 +62,21 @@ class Alignment:
         )
 
 
+@dataclass(frozen=True)
+class AttentionMaps:
+    """As `Alignment` has it, but of every layer and head by itself.
+
+    Args:
+        source_tokens: pieces of the source, and the end token.
+        target_tokens: pieces of the translation, and the end token.
+        weights: float32 (layers, heads, target tokens, source tokens); rows sum to 1.
+    """
+
+    source_tokens: list[str]
+    target_tokens: list[str]
+    weights: np.ndarray
+
+
 def _membership(words: Sequence[int]) -> np.ndarray:
     """float32 (words, tokens), 1 where a token belongs to a word."""
     count = max(words, default=NO_WORD) + 1

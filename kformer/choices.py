@@ -5,6 +5,7 @@ from typing import Literal
 
 Activation = Literal["relu", "gelu", "swish"]
 AttentionKind = Literal["dot_product", "additive", "none"]
+AttentionScore = Literal["dot_product", "additive"]
 Cell = Literal["lstm", "gru"]
 ModelKind = Literal["transformer", "recurrent", "language_model"]
 NormPosition = Literal["pre", "post"]

@@ -18,6 +18,9 @@ _TEXT, _PREFIX, _SOURCE, _TARGET = (
 )
 
 
+NO_ATTENTION = "the model has no attention"
+"""What is said to whoever asks for it."""
+
 _NO_LIMIT = 2**30
 # Attention of a pair grows with the square of its length.
 _MOST_SCORED = 4096
@@ -67,7 +70,7 @@ class TranslationGraph(tf.Module):
         attention: where alignments come from.
 
     Raises:
-        InputError: an argument is out of range.
+        InputError: an argument is out of range, or needs attention where the model has none.
     """
 
     def __init__(
@@ -104,7 +107,7 @@ class TranslationGraph(tf.Module):
         self.max_source_tokens = min(max_source_tokens, positions - 1)
         self.max_scored_tokens = min(positions - 1, _MOST_SCORED)
         self.attention_from = attention or AttentionFrom()
-        _check_attention(model, self.attention_from)
+        _check_attention(model, self.attention_from, self.search)
         self._source_pieces = tf.constant(tokenizers.source.pieces())
         self._target_pieces = (
             self._source_pieces if tokenizers.joint else tf.constant(tokenizers.target.pieces())
@@ -214,7 +217,8 @@ class TranslationGraph(tf.Module):
             "token_log_probabilities": forced["log_probabilities"],
         }
 
-    @tf.function(input_signature=[_SOURCE, _TARGET])
+    # Without autograph, which would wrap the error in one of its own.
+    @tf.function(input_signature=[_SOURCE, _TARGET], autograph=False)
     def attention(self, source, target):
         """How much each token of a translation attends to each token of its source.
 
@@ -226,9 +230,29 @@ class TranslationGraph(tf.Module):
             source_tokens: string (batch, source), pieces and "</s>", then "".
             target_tokens: string (batch, target), likewise.
             weights: float32 (batch, target, source); rows sum to 1, 0 on padding.
+
+        Raises:
+            InputError: the model has no attention.
         """
+        if not self.has_attention:
+            raise InputError(NO_ATTENTION)
         forced = self._forced(source, target)
         return {name: forced[name] for name in ("source_tokens", "target_tokens", "weights")}
+
+    @tf.function(input_signature=[_SOURCE, _TARGET])
+    def attention_maps(self, source, target):
+        """As `attention`, of every layer and head by itself.
+
+        Returns:
+            source_tokens, target_tokens: as of `attention`.
+            weights: float32 (batch, layers, heads, target, source).
+        """
+        forced = self._forced(source, target)
+        return {
+            "source_tokens": forced["source_tokens"],
+            "target_tokens": forced["target_tokens"],
+            "weights": forced["all_weights"],
+        }
 
     @tf.function(input_signature=[_TEXT])
     def count_tokens(self, text):
@@ -239,6 +263,11 @@ class TranslationGraph(tf.Module):
     def count_target_tokens(self, text):
         """Target tokens of each text, the end not counted: tokens, int32 (batch,)."""
         return {"tokens": _lengths(self.tokenizers.target.tokenize(text))}
+
+    @property
+    def has_attention(self) -> bool:
+        """Whether there is attention to the source, which alignments are made of."""
+        return self.model.attention_shape != (0, 0)
 
     @property
     def width(self) -> int:
@@ -267,17 +296,23 @@ class TranslationGraph(tf.Module):
         """All that one pass over given pairs tells."""
         source_ids = _ended(self.tokenizers.source.tokenize(source))
         labels = _ended(self.tokenizers.target.tokenize(target))
-        logits, weights = self.model.call_with_attention(source_ids, _shifted(labels))
-        weights = weights[self.attention_from.layer]
-        if self.attention_from.heads is not None:
-            weights = tf.gather(weights, self.attention_from.heads, axis=1)
+        logits, layers = self.model.call_with_attention(source_ids, _shifted(labels))
         padding = labels == PAD_ID
-        return {
+        forced = {
             "source_tokens": self._shown(self._source_pieces, source_ids),
             "target_tokens": self._shown(self._target_pieces, labels),
-            "weights": tf.where(padding[:, :, tf.newaxis], 0.0, tf.reduce_mean(weights, axis=1)),
             "log_probabilities": tf.where(padding, 0.0, -token_cross_entropy(labels, logits)),
         }
+        if self.has_attention:
+            weights = layers[self.attention_from.layer]
+            if self.attention_from.heads is not None:
+                weights = tf.gather(weights, self.attention_from.heads, axis=1)
+            weights = tf.reduce_mean(weights, axis=1)
+            forced["weights"] = tf.where(padding[:, :, tf.newaxis], 0.0, weights)
+            forced["all_weights"] = tf.where(
+                padding[:, tf.newaxis, tf.newaxis, :, tf.newaxis], 0.0, tf.stack(layers, axis=1)
+            )
+        return forced
 
     def _read(self, text):
         """Texts as the encoder takes them, and the limits of their translations."""
@@ -305,8 +340,12 @@ class TranslationGraph(tf.Module):
         return tf.where(ids == PAD_ID, "", tf.gather(pieces, ids))
 
 
-def _check_attention(model, attention: AttentionFrom) -> None:
+def _check_attention(model, attention: AttentionFrom, search: Search) -> None:
     layers, heads = model.attention_shape
+    if not layers:
+        if attention != AttentionFrom() or getattr(search, "coverage_penalty", 0):
+            raise InputError(NO_ATTENTION)
+        return
     if not -layers <= attention.layer < layers:
         raise InputError(
             f"the model has {layers} decoder layers, counted from 0 or back from -1. "

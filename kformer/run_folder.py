@@ -23,6 +23,7 @@ class RunFolder:
         data/                    the validation and test text, and what was made of the corpus
         logs/                    TensorBoard's event files
         metrics.jsonl            one line of figures each validation
+        curves.png               the same as a picture, once it is done, if Matplotlib is installed
         samples.txt              translations of a few validation sentences, each validation
         scores.json              the scores of the best model on the test set
 
@@ -41,6 +42,7 @@ class RunFolder:
         self.tokens_meta = self.data / "tokens.json"
         self.logs = self.path / "logs"
         self.metrics = self.path / "metrics.jsonl"
+        self.curves = self.path / "curves.png"
         self.samples = self.path / "samples.txt"
         self.scores = self.path / "scores.json"
 

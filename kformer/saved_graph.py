@@ -42,7 +42,9 @@ class SavedGraph:
             signatures = self._loaded.signatures
             self.complete = _positional(signatures["complete"], "text", "prefix")
             self.score = _positional(signatures["score"], "source", "target")
-            self.attention = _positional(signatures["attention"], "source", "target")
+            self.has_attention = "attention" in description["signatures"]
+            if self.has_attention:
+                self.attention = _positional(signatures["attention"], "source", "target")
             self.count_tokens = _positional(signatures["count_tokens"], "text")
             self.count_target_tokens = _positional(signatures["count_target_tokens"], "text")
             self.max_source_tokens = int(self.limits["max_source_tokens"])

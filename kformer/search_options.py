@@ -92,7 +92,7 @@ def check_nothing_is_set(options: argparse.Namespace, why: str) -> None:
     Raises:
         InputError: naming the first one given.
     """
-    for name in _given(options):
+    for name in given_search_options(options):
         raise InputError(f"--{name.replace('_', '-')}: {why}")
 
 
@@ -108,7 +108,7 @@ def check_search_options(options: argparse.Namespace) -> None:
         raise InputError(
             f"--n-best {options.n_best} needs a beam as wide: --beam-size {options.n_best}, or more"
         )
-    given = _given(options)
+    given = given_search_options(options)
     for group, needed, is_there in (
         (_OF_BEAMS, "--beam-size of at least 2", options.beam_size > 1),
         (_OF_SAMPLES, "--sample", options.sample),
@@ -118,7 +118,7 @@ def check_search_options(options: argparse.Namespace) -> None:
                 raise InputError(f"--{name.replace('_', '-')} needs {needed}")
 
 
-def _given(options: argparse.Namespace) -> list[str]:
+def given_search_options(options: argparse.Namespace) -> list[str]:
     """Names of the search's options that differ from their defaults."""
     parser = argparse.ArgumentParser()
     add_search_options(parser)

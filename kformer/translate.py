@@ -13,6 +13,7 @@ from itertools import islice, repeat, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kformer import plots
 from kformer.command_line import leave, run_command
 from kformer.errors import InputError
 from kformer.lines import open_text, read_lines
@@ -70,6 +71,11 @@ def _parser() -> argparse.ArgumentParser:
         help="with --json: how much each token attends to each source token",
     )  # fmt: skip
     output.add_argument(
+        "--plot-attention", metavar="PICTURE",
+        help="also draw what each layer and head attends to, for the first line: a .png, .pdf or "
+        ".svg",
+    )  # fmt: skip
+    output.add_argument(
         "--json", action="store_true",
         help="a JSON object for each line, with tokens and log-probabilities",
     )  # fmt: skip
@@ -95,6 +101,8 @@ def _run(options: argparse.Namespace) -> int:
         raise InputError("--score scores what is there, --prefix begins what is new: give one")
     if options.with_attention and not options.json:
         raise InputError("--with-attention is a matrix for each translation: add --json")
+    if options.plot_attention is not None:
+        plots.check_path(options.plot_attention)
     name = options.file or "standard input"
     beside_name = options.prefix if options.score is None else options.score
     with open_text(options.file) as stream, _beside(beside_name) as beside:
@@ -115,6 +123,8 @@ def _run(options: argparse.Namespace) -> int:
             sys.stdout.buffer.flush()
             progress.show(done)
         progress.close()
+        if done == 0 and options.plot_attention is not None:
+            raise InputError(f"{name}: has no first line, whose attention could be drawn")
     return 0
 
 
@@ -127,6 +137,8 @@ def _translator(options: argparse.Namespace) -> "Translator":
     if versions:
         raise InputError(f"{options.run}: holds versions; give one, such as {versions[-1].parent}")
     if (Path(options.run) / DESCRIPTION).exists():
+        if options.plot_attention is not None:
+            raise InputError("--plot-attention: an export tells only a mean; give the run folder")
         check_nothing_is_set(options, "an export has its search; export once more with this")
         graph = SavedGraph(options.run)
         options.n_best = graph.n_best
@@ -144,9 +156,13 @@ def _output(translator, options, chunk, name, done) -> Iterator[str]:
     from kformer.translator import TextTooLongError
 
     texts, beside = map(list, zip(*chunk, strict=True))
+    pictured = done == 0 and options.plot_attention is not None
     try:
         if options.score is not None:
-            for text, score in zip(texts, translator.score(texts, beside), strict=True):
+            scores = translator.score(texts, beside)
+            if pictured:
+                _plot_attention(translator, texts[0], beside[0], options.plot_attention, name)
+            for text, score in zip(texts, scores, strict=True):
                 yield _score_json(text, score) if options.json else _score_line(score)
             return
         prefixes = None if options.prefix is None else beside
@@ -155,6 +171,13 @@ def _output(translator, options, chunk, name, done) -> Iterator[str]:
             prefixes,
             with_alignments=options.with_alignments or options.with_attention,
         )
+        if pictured:
+            if found[0].parts > 1:
+                raise InputError(
+                    f"{name}, line 1: translated in {found[0].parts} parts, each of which attends "
+                    "to itself alone; a picture is of one sentence"
+                )
+            _plot_attention(translator, texts[0], found[0].text, options.plot_attention, name)
     except TextTooLongError as error:
         where = f"{name}, line {done + error.index + 1}"
         raise InputError(f"{where}: {error.reason}") from error
@@ -163,6 +186,19 @@ def _output(translator, options, chunk, name, done) -> Iterator[str]:
             yield _translation_json(text, translation, options)
         else:
             yield from _translation_lines(translation, options)
+
+
+def _plot_attention(
+    translator: "Translator", text: str, translation: str, path: str, name: str
+) -> None:
+    """Draws the attention of the first line of the text `name` and its translation."""
+    if not text.strip():
+        raise InputError(f"{name}, line 1: blank, there is no attention to draw")
+    (maps,) = translator.attention_maps([text], [translation])
+    figure = plots.attention(
+        maps.weights, maps.source_tokens, maps.target_tokens, f"{text}\n{translation}"
+    )
+    plots.save(figure, path)
 
 
 def _translation_lines(translation: "Translation", options: argparse.Namespace) -> Iterator[str]:

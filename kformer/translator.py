@@ -9,9 +9,9 @@ from itertools import pairwise
 import numpy as np
 import tensorflow as tf
 
-from kformer.alignment import NO_WORD, Alignment
+from kformer.alignment import NO_WORD, Alignment, AttentionMaps
 from kformer.errors import InputError
-from kformer.graph import TranslationGraph
+from kformer.graph import NO_ATTENTION, TranslationGraph
 from kformer.ids import END_ID
 from kformer.run_folder import RunFolder
 from kformer.saved_graph import SavedGraph
@@ -144,6 +144,8 @@ class Translator:
             texts, prefixes: see `translate`.
             with_alignments: whether hypotheses get theirs, as `align` makes them.
         """
+        if with_alignments:
+            self._check_attention()
         texts = _strings("texts", texts)
         prefixes = [""] * len(texts) if prefixes is None else _strings("prefixes", prefixes)
         if len(prefixes) != len(texts):
@@ -200,22 +202,46 @@ class Translator:
             targets: its translation.
 
         Raises:
-            InputError: the numbers differ, or a side has more tokens than learned positions.
+            InputError: the numbers differ, a side has more tokens than learned positions, or the
+                model has no attention.
         """
+        of_source, of_target = self.graph.word_indices
+        return [
+            Alignment(source, target, _words(source, of_source), _words(target, of_target), weights)
+            for source, target, weights in self._attended(self.graph.attention, sources, targets)
+        ]
+
+    def attention_maps(self, sources: Sequence[str], targets: Sequence[str]) -> list[AttentionMaps]:
+        """What each layer and head of the decoder attends to; `kformer.plots.attention` draws it.
+
+        Args:
+            sources: a sentence each.
+            targets: its translation.
+
+        Raises:
+            InputError: the numbers differ, a side has more tokens than learned positions, or the
+                translator is an export, or its model has no attention.
+        """
+        if isinstance(self.graph, SavedGraph):
+            raise InputError("an export tells only a mean of its attention; give a run folder")
+        return [
+            AttentionMaps(*found)
+            for found in self._attended(self.graph.attention_maps, sources, targets)
+        ]
+
+    def _attended(
+        self, attention: Callable, sources: Sequence[str], targets: Sequence[str]
+    ) -> list[tuple[list[str], list[str], np.ndarray]]:
+        """Of each pair the tokens of both sides, and what a function of the graph says of them."""
+        self._check_attention()
         lengths = self._pair_lengths(sources, targets)
         results = [None] * len(lengths)
-        of_source, of_target = self.graph.word_indices
-        for rows, output in self._pairs(self.graph.attention, sources, targets, lengths):
+        for rows, output in self._pairs(attention, sources, targets, lengths):
             for number, row in enumerate(rows):
                 source = _texts(output["source_tokens"][number])
                 target = _texts(output["target_tokens"][number])
-                results[row] = Alignment(
-                    source,
-                    target,
-                    _words(source, of_source),
-                    _words(target, of_target),
-                    output["weights"][number, : len(target), : len(source)],
-                )
+                weights = output["weights"][number, ..., : len(target), : len(source)]
+                results[row] = source, target, weights
         return results
 
     def _split(self, texts: Sequence[str]) -> list[list[Part]]:
@@ -295,6 +321,10 @@ class Translator:
                 f"{lengths[index]} tokens on a side, but the model reads {limit}. Split it.",
             )
         return lengths
+
+    def _check_attention(self) -> None:
+        if not self.graph.has_attention:
+            raise InputError(NO_ATTENTION)
 
     def _check_prefixes(self, prefixes: Sequence[str]) -> None:
         limit = self.graph.max_target_tokens

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from benchmarks.native import build
-from kformer.models import Transformer
+from kformer.models import Recurrent, Transformer
 from kformer.run_folder import RunFolder
 from kformer.text import Tokenizers
 
@@ -17,7 +17,19 @@ def random_transformer(vocab_size, **options):
         d_ff=24, num_encoder_layers=1, num_decoder_layers=1, norm="pre", tie="none", dropout=0.0,
         dtype="float32",
     )  # fmt: skip
-    model = Transformer(**{**sizes, **options})
+    return _with_large_weights(Transformer(**{**sizes, **options}))
+
+
+def random_recurrent(vocab_size, **options):
+    """The same of a recurrent model."""
+    sizes = dict(
+        source_vocab_size=vocab_size, target_vocab_size=vocab_size, d_model=16,
+        num_encoder_layers=1, num_decoder_layers=1, tie="none", dropout=0.0, dtype="float32",
+    )  # fmt: skip
+    return _with_large_weights(Recurrent(**{**sizes, **options}))
+
+
+def _with_large_weights(model):
     random = np.random.default_rng(1)
     for weight in model.trainable_weights:
         if len(weight.shape) == 2:
@@ -30,13 +42,18 @@ def random_transformer_fixture():
     return random_transformer
 
 
+@pytest.fixture(scope="session", name="random_recurrent")
+def random_recurrent_fixture():
+    return random_recurrent
+
+
 @pytest.fixture(scope="session")
 def save_run():
     """Makes a run folder as training leaves it, as far as using it goes."""
 
-    def save_run(path, tokenizer, texts=None, **options):
+    def save_run(path, tokenizer, texts=None, build=random_transformer, **options):
         run = RunFolder(path)
-        run.save_model(random_transformer(tokenizer.vocab_size, **options), run.best_model)
+        run.save_model(build(tokenizer.vocab_size, **options), run.best_model)
         Tokenizers(tokenizer, tokenizer).save(run.tokenizer)
         run.config.write_text("")
         run.data.mkdir(exist_ok=True)

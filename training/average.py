@@ -1,4 +1,4 @@
-"""Average the last checkpoints of a run: `python -m training.average RUN --out DIR [--last N]`."""
+"""Average checkpoints of a run: `python -m training.average RUN --out DIR [--last N|--best N]`."""
 
 import argparse
 import shutil
@@ -21,14 +21,21 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs the command line; returns its exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m training.average",
-        description="Make a run folder whose model has the mean weights of a run's last "
-        "checkpoints, and score it on the validation text beside the run's best model. Train with "
-        "--train.keep_checkpoints N, and --train.save_every, to have them.",
+        description="Make a run folder whose model has the mean weights of a run's last or "
+        "best checkpoints, and score it on the validation text beside the run's best model. Train "
+        "with --train.keep_checkpoints N (and --train.save_every) or --train.keep_best N to have "
+        "them.",
         allow_abbrev=False,
     )
     parser.add_argument("run", metavar="RUN", help="run folder, as training.run leaves it")
     parser.add_argument("--out", metavar="DIR", required=True, help="run folder to make")
-    parser.add_argument("--last", metavar="N", type=int, help="how many; if not given, all kept")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--last", metavar="N", type=int, help="the N newest checkpoints; if not given, all kept"
+    )
+    which.add_argument(
+        "--best", metavar="N", type=int, help="the N of the best validations instead"
+    )
     parser.add_argument("--overwrite", action="store_true", help="replace an existing folder")
     options = parser.parse_args(arguments)
     return run_command(lambda: _average(options))
@@ -55,21 +62,18 @@ def _average(options: argparse.Namespace) -> int:
 
     folder = Path(options.out)
     check_folder(folder, "--out", options.overwrite, mark="config.yaml")
-    if options.last is not None and options.last < 1:
-        raise InputError(f"--last must be at least 1. Received: {options.last}")
+    for name in ("last", "best"):
+        count = getattr(options, name)
+        if count is not None and count < 1:
+            raise InputError(f"--{name} must be at least 1. Received: {count}")
     import_tensorflow()
     from kformer.run_folder import RunFolder
-    from training.checkpoints import all_checkpoints, read_checkpoint
+    from training.checkpoints import read_checkpoint
     from training.config import load_config
     from training.scoring import score_run
 
     run = RunFolder.open(options.run)
-    paths = all_checkpoints(run.checkpoints)
-    if len(paths) < (options.last or 1):
-        raise InputError(
-            f"{run.checkpoints}: holds {len(paths)} checkpoints. Received: --last {options.last}"
-        )
-    checkpoints = [read_checkpoint(path) for path in paths[-(options.last or len(paths)) :]]
+    checkpoints = [read_checkpoint(path) for path in _chosen(run.checkpoints, options)]
     model = run.load_model()
     model.set_weights(mean_weights(checkpoints))
     with making_folder(folder, options.overwrite) as made:
@@ -80,11 +84,25 @@ def _average(options: argparse.Namespace) -> int:
         new.save_model(model, new.best_model)
     updates = [f"{checkpoint.state['update']:,}" for checkpoint in checkpoints]
     print(f"{folder}: mean of the weights after {', '.join(updates)} updates")
-    tokenize = load_config(run.config).scoring.bleu_tokenize
+    scoring = load_config(run.config).scoring
     for name, scored in ((options.run, run), (options.out, RunFolder(folder))):
-        _, scores = score_run(scored, tokenize, str(run.text("valid")))
+        _, scores = score_run(scored, scoring, str(run.text("valid")))
         print(f"validation BLEU {scores.bleu:.2f}, chrF {scores.chrf:.2f}: {name}")
     return 0
+
+
+def _chosen(folder: Path, options: argparse.Namespace) -> list[Path]:
+    from training.checkpoints import all_checkpoints, best_checkpoints
+
+    if options.best is None:
+        kind, wanted, found = "", options.last, all_checkpoints(folder)
+        found = found[-(wanted or len(found)) :]
+    else:
+        kind, wanted = " of validations", options.best
+        found = best_checkpoints(folder, wanted)
+    if len(found) < (wanted or 1):
+        raise InputError(f"{folder}: holds {len(found)} checkpoints{kind}, not {wanted or 1}")
+    return found
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""From a configuration to the model and the optimizer that are trained."""
+"""From a configuration to the model, the optimizer and the search that it asks for."""
 
 import inspect
 import re
@@ -12,8 +12,9 @@ from kformer.models.base import SequenceModel
 from kformer.optimizers import Adam, Muon
 from kformer.run_folder import RunFolder
 from kformer.schedules import InverseSqrtSchedule, LinearSchedule, NoamSchedule
+from kformer.search import Beam, Greedy, Search
 from kformer.text import Tokenizers
-from training.config import Config, ModelConfig
+from training.config import Config, ModelConfig, ScoringConfig
 
 # What mixed precision in float16 is usually begun with.
 _FIRST_LOSS_SCALE = 2.0**15
@@ -71,6 +72,13 @@ def freeze(model: SequenceModel, patterns: Sequence[str]) -> None:
         raise InputError(f"train.frozen: leaves nothing to train. Received: {list(patterns)}")
 
 
+def build_search(config: ScoringConfig) -> Search:
+    """The search that translations are scored by."""
+    if config.beam_size == 1:
+        return Greedy()
+    return Beam(size=config.beam_size, length_penalty=config.length_penalty)
+
+
 def build_optimizer(config: Config, dtype: str) -> keras.optimizers.Optimizer:
     """The optimizer and its schedule as `train` asks for them."""
     train = config.train
@@ -83,6 +91,7 @@ def build_optimizer(config: Config, dtype: str) -> keras.optimizers.Optimizer:
     options = {
         "global_clipnorm": train.clip_norm,
         "weight_decay": train.weight_decay or None,
+        "average_decay": train.ema,
         "loss_scale": _FIRST_LOSS_SCALE if dtype == "mixed_float16" else None,
     }
     if train.optimizer == "adam":

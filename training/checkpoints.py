@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import json
+import math
 import os
 import shutil
 import sys
@@ -29,21 +30,19 @@ class Checkpoint(NamedTuple):
 
 def save_checkpoint(
     folder: Path,
-    update: int,
+    batches: int,
     variables: dict[str, Sequence[keras.Variable]],
     state: dict[str, Any],
-    keep: int,
 ) -> Path:
-    """Writes a checkpoint, whole or not at all, and removes the oldest beyond `keep`.
+    """Writes a checkpoint, whole or not at all.
 
     Args:
         folder: where checkpoints lie, one folder each.
-        update: names it.
+        batches: how many were used; names it.
         variables: groups of variables, saved in their order.
         state: fit for JSON.
-        keep: how many are kept, this one included.
     """
-    path = folder / f"update-{update:08}"
+    path = folder / f"batch-{batches:08}"
     with making_folder(path, overwrite=True) as partial:
         arrays = {
             f"{group}.{i:05}": variable.numpy()
@@ -56,9 +55,35 @@ def save_checkpoint(
             os.fsync(file.fileno())
         content = {**state, "sha256": _hash(partial / _VARIABLES)}
         (partial / _STATE).write_text(json.dumps(content, indent=1) + "\n", "utf-8")
-    for old in _newest_first(folder)[keep:]:
-        shutil.rmtree(old, ignore_errors=True)
     return path
+
+
+def remove_checkpoints(folder: Path, keep: int, keep_best: int) -> None:
+    """Removes all checkpoints but the newest, and those of the best scores.
+
+    Args:
+        folder: where checkpoints lie.
+        keep: how many of the newest stay.
+        keep_best: how many of the best stay.
+    """
+    paths = _newest_first(folder)
+    stay = {*paths[:keep], *best_checkpoints(folder, keep_best)}
+    for path in paths:
+        if path not in stay:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def best_checkpoints(folder: Path, count: int) -> list[Path]:
+    """The folders of the checkpoints with the best scores, the best first, of equal ones the
+    older; those made between validations have none."""
+    scored = []
+    for path in all_checkpoints(folder) if count else ():
+        with contextlib.suppress(OSError, ValueError):
+            score = json.loads((path / _STATE).read_text("utf-8"))["score"]
+            if score is not None:
+                scored.append(([-math.inf if value is None else value for value in score], path))
+    scored.sort(key=lambda pair: pair[0], reverse=True)
+    return [path for _, path in scored[:count]]
 
 
 def latest_checkpoint(folder: Path) -> Checkpoint | None:
@@ -125,7 +150,7 @@ def _first_difference(shapes: list, saved: list) -> str:
 
 def _newest_first(folder: Path) -> list[Path]:
     with contextlib.suppress(FileNotFoundError):
-        return sorted(folder.glob("update-*"), key=lambda path: path.name, reverse=True)
+        return sorted(folder.glob("batch-*"), key=lambda path: path.name, reverse=True)
     return []
 
 

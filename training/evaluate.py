@@ -7,6 +7,12 @@ from pathlib import Path
 from kformer.command_line import run_command
 from kformer.errors import InputError
 from kformer.quiet import import_tensorflow
+from kformer.search_options import (
+    add_search_options,
+    check_search_options,
+    given_search_options,
+    make_graph,
+)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -14,7 +20,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m training.evaluate",
         description="Translate the test text of a run with its best model; print BLEU and chrF "
-        "with sacreBLEU's signatures.",
+        "with sacreBLEU's signatures. Without options of the search it is that of the run's "
+        "configuration (scoring.*).",
         allow_abbrev=False,
     )
     parser.add_argument("run", metavar="RUN", help="run folder, as training.run leaves it")
@@ -22,20 +29,21 @@ def main(arguments: list[str] | None = None) -> int:
         "--data", metavar="TSV|SOURCE,TARGET", help="score on this text instead of the run's test"
     )
     parser.add_argument("--output", metavar="FILE", help="write the translations, one a line")
+    add_search_options(parser)
     options = parser.parse_args(arguments)
     return run_command(lambda: _evaluate(options))
 
 
 def _evaluate(options: argparse.Namespace) -> int:
+    check_search_options(options)
     import_tensorflow()
     from kformer.run_folder import RunFolder
     from training.config import load_config
     from training.scoring import score_run
 
     run = RunFolder.open(options.run)
-    translations, scores = score_run(
-        run, load_config(run.config).scoring.bleu_tokenize, options.data
-    )
+    graph = make_graph(*run.load(), options) if given_search_options(options) else None
+    translations, scores = score_run(run, load_config(run.config).scoring, options.data, graph)
     print(scores)
     if options.output:
         try:

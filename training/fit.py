@@ -12,9 +12,14 @@ from kformer.models.base import SequenceModel
 from kformer.run_folder import RunFolder
 from kformer.text import Tokenizers
 from kformer.translator import Translator
+from training.build import build_search
+from training.callbacks.averages import Averages
+from training.callbacks.best import Best
 from training.callbacks.keep import Files, Keeper
 from training.callbacks.measure import Samples, Throughput, TranslationScores
 from training.callbacks.metrics_file import MetricsFile
+from training.callbacks.pictures import AttentionPictures, can_draw
+from training.callbacks.profile import Profile
 from training.callbacks.progress import Progress
 from training.callbacks.stopping import (
     FiniteGuard,
@@ -26,7 +31,7 @@ from training.callbacks.stopping import (
 from training.callbacks.tensorboard import TensorBoardLog
 from training.checkpoints import Checkpoint
 from training.config import Config
-from training.data.batches import WHOLE, Shares, evaluation_batches, training_batches
+from training.data.batches import TrainingBatches, evaluation_batches
 from training.data.encoding import load_encoders
 from training.data.prepare import PreparedText
 from training.data.rows import Pair
@@ -58,6 +63,11 @@ class Fit:
         prepared: its text.
         devices: what it runs on.
         began: when the run started, by `time.perf_counter`.
+
+    Attributes:
+        writer: of TensorBoard's event files.
+        throughput: measures speed.
+        keeper: saves checkpoints.
     """
 
     def __init__(
@@ -81,18 +91,73 @@ class Fit:
         self._store = prepared.train
         if config.tokenizer.sampling is not None:
             self._store = _sampled(config, prepared, run)
+        self._batches = TrainingBatches(
+            self._store,
+            max_tokens=config.train.batch_tokens,
+            seed=config.train.seed,
+            corpus_pairs=prepared.train.meta.corpus_pairs,
+            weights=config.data.weights,
+            shapes=self._shapes,
+        )
         settings = config.train
+        scores = TranslationScores(
+            Translator(TranslationGraph(model, tokenizers, build_search(config.scoring))),
+            [Pair(*pair) for pair in run.pairs("valid")],
+            config.scoring.bleu_tokenize,
+        )
+        samples = Samples(scores, run, config.scoring.samples)
+        best = Best(run, *_BEST[settings.best_by])
         self.keeper = Keeper(
             run,
-            _BEST[settings.best_by],
+            best,
             [model.token_loss, *metrics],
-            {"throughput": self.throughput, "files": Files(run)},
+            {
+                "throughput": self.throughput,
+                "files": Files(run),
+                "batches": self._batches,
+                "samples": samples,
+            },
             settings.validate_every,
             settings.save_every,
             settings.keep_checkpoints,
+            settings.keep_best,
         )
-        self.keeper.set_model(model)
-        self._tensorboard, self._callbacks = self._make_callbacks(tokenizers, began)
+        for callback in (best, self.keeper):
+            callback.set_model(model)
+        # One for all: where several write beside each other, TensorBoard follows the newest only.
+        self.writer = tf.summary.create_file_writer(str(run.logs))
+        pictures = []
+        if model.attention_shape[0] and can_draw():
+            pictures.append(AttentionPictures(self.writer, scores.translator, samples))
+        # In order: those that measure, then those that keep and show what was measured.
+        self._callbacks = [
+            UpdateLimit(settings.updates),
+            self.throughput,
+            scores,
+            samples,
+            MetricsFile(run),
+            best,
+            TensorBoardLog(self.writer, samples),
+            *pictures,
+            *([Averages()] if settings.ema is not None else []),
+            self.keeper,
+            FiniteGuard(
+                settings.max_left_out,
+                self.batch_at,
+                lambda ids: [text.decode() for text in tokenizers.source.detokenize(ids).numpy()],
+                self.keeper,
+            ),
+            Progress(settings.updates, samples, best),
+        ]
+        if settings.profile_updates is not None:
+            self._callbacks.append(Profile(run, settings.profile_updates))
+        if settings.max_minutes is not None:
+            test_sources = [source for source, _ in run.pairs("test")]
+            self._callbacks.append(
+                TimeLimit(60 * settings.max_minutes, began, scores, test_sources)
+            )
+        if settings.patience is not None:
+            self._callbacks.append(PatienceLimit(settings.patience, best))
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Goes on from a checkpoint.
@@ -135,14 +200,13 @@ class Fit:
                 f"them again to go on from the last checkpoint ({type(error).__name__})"
             ) from error
         finally:
-            self._tensorboard.close()
+            self.writer.close()
             if self._store is not self.prepared.train:
                 self._store.close()
 
     def batch_at(self, number: int) -> tuple:
         """The whole batch of a number, from 0, as training is given it."""
-        batches = self._training_batches(number)
-        return next(batches.as_numpy_iterator())
+        return next(self._batches.dataset(number).as_numpy_iterator())
 
     def _fit(self, rounds: int, round_batches: int, signals: Signals) -> None:
         first = self.keeper.batches // self.config.train.validate_every
@@ -154,7 +218,7 @@ class Fit:
         )
         self.model.fit(
             self.devices.distribute(
-                lambda shares: self._training_batches(self.keeper.batches, shares)
+                lambda shares: self._batches.dataset(self.keeper.batches, shares)
             ),
             validation_data=self.devices.distribute(lambda shares: valid(shares=shares)),
             validation_steps=int(valid().cardinality()),
@@ -165,53 +229,6 @@ class Fit:
             shuffle=False,
             verbose=0,
         )
-
-    def _training_batches(self, start: int, shares: Shares = WHOLE) -> tf.data.Dataset:
-        return training_batches(
-            self._store,
-            max_tokens=self.config.train.batch_tokens,
-            seed=self.config.train.seed,
-            corpus_pairs=self.prepared.train.meta.corpus_pairs,
-            weights=self.config.data.weights,
-            shapes=self._shapes,
-            shares=shares,
-            start_update=start,
-        )
-
-    def _make_callbacks(
-        self, tokenizers: Tokenizers, began: float
-    ) -> tuple[TensorBoardLog, list[keras.callbacks.Callback]]:
-        """In order: those that measure, then those that keep and show what was measured."""
-        settings, run, keeper = self.config.train, self.run, self.keeper
-        scores = TranslationScores(
-            Translator(TranslationGraph(self.model, tokenizers)),
-            [Pair(*pair) for pair in run.pairs("valid")],
-            self.config.scoring.bleu_tokenize,
-        )
-        samples = Samples(scores, run, self.config.scoring.samples)
-        tensorboard = TensorBoardLog(run, samples)
-        callbacks = [
-            UpdateLimit(settings.updates),
-            self.throughput,
-            scores,
-            samples,
-            MetricsFile(run),
-            keeper,
-            FiniteGuard(
-                settings.max_left_out,
-                self.batch_at,
-                lambda ids: [text.decode() for text in tokenizers.source.detokenize(ids).numpy()],
-                keeper,
-            ),
-            Progress(settings.updates, samples, keeper),
-            tensorboard,
-        ]
-        if settings.max_minutes is not None:
-            test_sources = [source for source, _ in run.pairs("test")]
-            callbacks.append(TimeLimit(60 * settings.max_minutes, began, scores, test_sources))
-        if settings.patience is not None:
-            callbacks.append(PatienceLimit(settings.patience, keeper))
-        return tensorboard, callbacks
 
 
 def _shapes(config: Config, prepared: PreparedText) -> tuple[Shape, ...]:

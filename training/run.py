@@ -59,6 +59,11 @@ def _run(arguments: list[str], began: float) -> int:
         run_config = load_config(folder / "config.yaml")
         # `auto` was decided when the run was made.
         config = replace(config, train=replace(config.train, precision=run_config.train.precision))
+    if not resume and (config.train.source_vectors or config.train.target_vectors):
+        import_tensorflow()
+        from training.vectors import check_vectors
+
+        check_vectors(config)
     # A tokenizer that is not installed should be told now, not after the first round.
     score(["a"], ["a"], config.scoring.bleu_tokenize)
     prepared = prepare_text(config)

@@ -10,7 +10,9 @@ from kformer.errors import InputError
 from training.data.corpus import read_pairs
 
 if TYPE_CHECKING:
+    from kformer.graph import TranslationGraph
     from kformer.run_folder import RunFolder
+    from training.config import ScoringConfig
 
 
 @dataclass(frozen=True)
@@ -68,14 +70,18 @@ def score(
 
 
 def score_run(
-    run: "RunFolder", bleu_tokenize: str = "13a", data: str | None = None
+    run: "RunFolder",
+    scoring: "ScoringConfig",
+    data: str | None = None,
+    graph: "TranslationGraph | None" = None,
 ) -> tuple[list[str], Scores]:
     """Translates a run's test text with its best model, and scores that.
 
     Args:
         run: a complete run folder.
-        bleu_tokenize: see `score`.
+        scoring: how to translate and to score.
         data: other text to score on, as `read_pairs` takes it.
+        graph: translates with another search than `scoring` says.
 
     Returns:
         The translations in the order of the text, and their scores.
@@ -85,8 +91,13 @@ def score_run(
     """
     # Scores alone are had without TensorFlow.
     from kformer.translator import Translator
+    from training.build import build_search
 
+    if graph is None:
+        translator = Translator.from_run(run.path, build_search(scoring))
+    else:
+        translator = Translator(graph)
     pairs = run.pairs("test") if data is None else read_pairs(data)
     sources, references = zip(*pairs, strict=True)
-    translations = Translator.from_run(run.path).translate(sources)
-    return translations, score(translations, references, bleu_tokenize)
+    translations = translator.translate(sources)
+    return translations, score(translations, references, scoring.bleu_tokenize)

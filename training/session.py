@@ -13,22 +13,27 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
+from kformer import plots
 from kformer.errors import InputError
+from kformer.graph import TranslationGraph
 from kformer.losses import MaskedCrossEntropy
 from kformer.metrics import Perplexity, TokenAccuracy
 from kformer.run_folder import RunFolder
-from training.build import begin_with, build_model, build_optimizer, freeze
+from training.board import write_embeddings, write_settings
+from training.build import begin_with, build_model, build_optimizer, build_search, freeze
 from training.callbacks.measure import memory_gigabytes
+from training.callbacks.pictures import can_draw
 from training.callbacks.progress import clock
 from training.callbacks.stopping import TrainingInterrupt
 from training.checkpoints import Checkpoint, latest_checkpoint
-from training.config import Config, to_yaml
+from training.config import Config, ScoringConfig, to_yaml
 from training.data.prepare import PreparedText
 from training.devices import Devices
 from training.fit import Fit
 from training.folders import making_folder
 from training.precision import resolve_precision
 from training.scoring import score_run
+from training.vectors import begin_with_vectors, read_vectors
 
 
 def train(
@@ -69,6 +74,8 @@ def train(
             stack.enter_context(contextlib.redirect_stdout(nowhere))
         run = RunFolder(folder)
         checkpoint = _checkpoint(run, config, prepared) if resume else None
+        # Before the folder is made: nothing is left behind if they cannot be read.
+        vectors = read_vectors(config, prepared) if checkpoint is None else {}
         if not resume:
             dtype = resolve_precision(config.train.precision)
             config = replace(config, train=replace(config.train, precision=dtype))
@@ -87,6 +94,11 @@ def train(
         elif config.train.init_from is not None:
             begin_with(fit.model, RunFolder.open(config.train.init_from))
             print(f"begins with {config.train.init_from}")
+        begin_with_vectors(fit.model, vectors)
+        for side, (_, coverage) in vectors.items():
+            print(f"vectors     {side}: {coverage}")
+        if not resume:
+            write_settings(fit.writer, config, folder.resolve().name)
         print(f"run folder  {folder}, tensorboard --logdir {run.logs}\n", flush=True)
         return _train(config, run, folder, fit, devices, began)
 
@@ -134,15 +146,28 @@ def _train(
         return 130 if interrupt.signal_number == signal.SIGINT else 0
     if not devices.is_chief:
         return 0
-    _, scores = score_run(run, config.scoring.bleu_tokenize)
+    model, tokenizers = run.load()
+    graph = TranslationGraph(model, tokenizers, build_search(config.scoring))
+    _, scores = score_run(run, config.scoring, graph=graph)
+    write_embeddings(run, model, tokenizers)
+    if can_draw():
+        rounds = [json.loads(line) for line in run.metrics.read_text("utf-8").splitlines()]
+        plots.save(plots.curves({folder.name: rounds}), run.curves)
     run.scores.write_text(json.dumps(asdict(scores), indent=2) + "\n", "utf-8")
-    print(f"\nbest model on the test text, greedy search:\n{scores}")
+    print(f"\nbest model on the test text, {_named(config.scoring)}:\n{scores}")
     print(f"\ndone in {clock(time.perf_counter() - began)}. In {folder}:")
     print("  best/model.keras  metrics.jsonl  samples.txt  scores.json  logs/  config.yaml")
     print(f"  translate  python -m kformer.translate {folder} [FILE]")
     print(f"  score      python -m training.evaluate {folder}")
-    print(f"  curves     tensorboard --logdir {run.logs}")
+    print(f"  curves     {'curves.png, ' if can_draw() else ''}tensorboard --logdir {run.logs}")
     return 0
+
+
+def _named(scoring: ScoringConfig) -> str:
+    if scoring.beam_size == 1:
+        return "greedy search"
+    penalty = f", length penalty {scoring.length_penalty:g}" if scoring.length_penalty else ""
+    return f"beam of {scoring.beam_size}{penalty}"
 
 
 def _checkpoint(run: RunFolder, config: Config, prepared: PreparedText) -> Checkpoint | None:

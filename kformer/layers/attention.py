@@ -1,13 +1,19 @@
-"""Scaled dot-product attention, and attention in several heads at once."""
+"""Scaled dot-product attention, and attention in several heads at once, of any score."""
 
 from typing import NamedTuple
 
 import keras
 import tensorflow as tf
 
+from kformer.choices import AttentionScore
 from kformer.layers.config import ArgumentsConfig
 from kformer.layers.dropout import Dropout
-from kformer.layers.scores import attend, dot_product_scores
+from kformer.layers.rotary import rotate
+from kformer.layers.scores import additive_scores, attend, dot_product_scores
+
+# Of each query and key they have a vector in between, more numbers than all else of a layer:
+# those are made once more for the gradient rather than kept until then.
+_additive_scores = tf.recompute_grad(additive_scores)
 
 
 def scaled_dot_product_attention(query, key, value, mask=None, dropout=None):
@@ -53,12 +59,20 @@ class MultiHeadAttention(ArgumentsConfig, keras.layers.Layer):
         num_heads: number of heads; must divide `d_model`.
         dropout: share of the attention weights to drop in training.
         use_bias: whether the projections add a bias.
+        rotary: whether self-attention rotates queries and keys by their positions (see
+            `kformer.layers.rotary`); d_model / num_heads must be even then. Attention to a memory
+            never does.
+        score: "dot_product", q . k / sqrt(depth), or "additive", v . tanh(q + k) with a learned v
+            for each head. Additive scores cannot be rotary, and need memory for batch * heads *
+            queries * keys * depth numbers, of one layer at a time.
 
     Call arguments:
         query: float tensor (batch, queries, d_model).
         memory: float tensor (batch, keys, d_model) to attend to. None: self-attention.
         attention_mask: boolean tensor that broadcasts to (batch, num_heads, queries, keys),
             True = attend.
+        positions: integer tensor that broadcasts to (batch, queries): where the query stands, if
+            rotary. None: counted from 0.
         return_weights: whether to return the attention weights too.
         training: whether dropout is on.
 
@@ -72,7 +86,8 @@ class MultiHeadAttention(ArgumentsConfig, keras.layers.Layer):
         >>> layer(x, memory, attention_mask=padding_mask(source_ids))  # across
 
     Source:
-        Vaswani et al., "Attention Is All You Need", 2017, section 3.2.2.
+        Vaswani et al., "Attention Is All You Need", 2017, section 3.2.2; rotary positions: Su et
+        al., "RoFormer", 2021; additive scores: Bahdanau et al., 2015.
     """
 
     def __init__(
@@ -81,6 +96,8 @@ class MultiHeadAttention(ArgumentsConfig, keras.layers.Layer):
         num_heads: int,
         dropout: float = 0.0,
         use_bias: bool = True,
+        rotary: bool = False,
+        score: AttentionScore = "dot_product",
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -89,10 +106,25 @@ class MultiHeadAttention(ArgumentsConfig, keras.layers.Layer):
                 "`d_model` must be a multiple of `num_heads`. "
                 f"Received: d_model={d_model}, num_heads={num_heads}"
             )
+        if rotary and d_model // num_heads % 2:
+            raise ValueError(
+                "`d_model / num_heads` must be even for rotary positions. "
+                f"Received: d_model={d_model}, num_heads={num_heads}"
+            )
+        if score not in AttentionScore.__args__:
+            raise ValueError(
+                f"`score` must be one of {', '.join(AttentionScore.__args__)}. "
+                f"Received: score={score!r}"
+            )
+        if rotary and score != "dot_product":
+            # Only of a product does rotation leave the distance.
+            raise ValueError(f"Rotary positions need a dot product. Received: score={score!r}")
         self.d_model = d_model
         self.num_heads = num_heads
         self.dropout = dropout
         self.use_bias = use_bias
+        self.rotary = rotary
+        self.score = score
         self.weights_dropout = Dropout(dropout, dtype="float32", name="weights_dropout")
 
     def build(self, query_shape, memory_shape=None):
@@ -116,14 +148,33 @@ class MultiHeadAttention(ArgumentsConfig, keras.layers.Layer):
             self.output_bias = self.add_weight(
                 name="output_bias", shape=(self.d_model,), initializer="zeros"
             )
+        if self.score == "additive":
+            depth = self.d_model // self.num_heads
+            # A vector for each head, (H, 1, 1, depth), to be multiplied with (B, H, Q, K, depth).
+            limit = (6 / (depth + 1)) ** 0.5
+            self.score_vector = self.add_weight(
+                name="score_vector",
+                shape=(self.num_heads, 1, 1, depth),
+                initializer=keras.initializers.RandomUniform(-limit, limit),
+            )
         self.weights_dropout.build(None)
         self.built = True
 
-    def call(self, query, memory=None, attention_mask=None, return_weights=False, training=False):
+    def call(
+        self,
+        query,
+        memory=None,
+        attention_mask=None,
+        positions=None,
+        return_weights=False,
+        training=False,
+    ):
         # Reshaped to rows, another width would be an error of TensorFlow's, or none.
         self._check_width("query", query.shape)
         if memory is None:
-            q, k, v = self._project(query, 0, 3)
+            if positions is None:
+                positions = tf.range(tf.shape(query)[1])[tf.newaxis]
+            q, k, v = self._project_self(query, positions)
         else:
             self._check_width("memory", memory.shape)
             (q,) = self._project(query, 0, 1)
@@ -148,7 +199,7 @@ class MultiHeadAttention(ArgumentsConfig, keras.layers.Layer):
         shape = [batch_size, self.num_heads, width, length, self.d_model // self.num_heads]
         return KeyValues(tf.zeros(shape, self.compute_dtype), tf.zeros(shape, self.compute_dtype))
 
-    def step(self, x, cache: KeyValues, time, seen):
+    def step(self, x, cache: KeyValues, time, seen, positions=None):
         """Self-attention of the newest position of each hypothesis to those before it and itself.
 
         All hypotheses of a sentence read one cache, each the positions that `seen` shows it. So
@@ -160,11 +211,13 @@ class MultiHeadAttention(ArgumentsConfig, keras.layers.Layer):
             time: scalar, the number of positions before.
             seen: boolean tensor (batch, 1, width, width * length), True = attend; the cache's
                 width and length are one axis.
+            positions: integer tensor that broadcasts to (batch, width): where the newest positions
+                stand, if rotary. None: at `time`. The cache holds rotated keys.
 
         Returns:
             The output (batch, width, d_model) and the cache with the new positions filled in.
         """
-        q, k, v = self._project(x, 0, 3)
+        q, k, v = self._project_self(x, [[time]] if positions is None else positions)
         cache = KeyValues(_write(cache.keys, k, time), _write(cache.values, v, time))
         batch, heads, width, length, depth = tf.unstack(tf.shape(cache.keys))
         as_one = [tf.reshape(tensor, [batch, heads, width * length, depth]) for tensor in cache]
@@ -175,9 +228,11 @@ class MultiHeadAttention(ArgumentsConfig, keras.layers.Layer):
         dropout = None
         if training and self.dropout:
             dropout = lambda weights: self.weights_dropout(weights, training=True)  # noqa: E731
-        context, weights = scaled_dot_product_attention(
-            q, memory.keys, memory.values, mask, dropout
-        )
+        if self.score == "additive":
+            scores = _additive_scores(q, memory.keys, self._cast(self.score_vector))
+        else:
+            scores = dot_product_scores(q, memory.keys)
+        context, weights = attend(scores, memory.values, mask, dropout)
         # (B, H, T, depth) -> (B, T, D)
         shape = tf.shape(context)
         context = tf.transpose(context, [0, 2, 1, 3])
@@ -186,6 +241,13 @@ class MultiHeadAttention(ArgumentsConfig, keras.layers.Layer):
         if self.use_bias:
             output = tf.nn.bias_add(output, self._cast(self.output_bias))
         return tf.reshape(output, [shape[0], shape[2], self.d_model]), weights
+
+    def _project_self(self, x, positions):
+        """Query, key and value of self-attention, each (B, H, T, depth)."""
+        q, k, v = self._project(x, 0, 3)
+        if self.rotary:
+            q, k = rotate(q, positions), rotate(k, positions)
+        return q, k, v
 
     def _project(self, x, first: int, last: int):
         """Projections `first` to `last` - 1 of (query, key, value), each (B, H, T, depth)."""

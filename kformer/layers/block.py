@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import keras
 
-from kformer.choices import NormPosition
+from kformer.choices import AttentionScore, NormPosition
 from kformer.layers.attention import MultiHeadAttention
 from kformer.layers.config import ArgumentsConfig
 from kformer.layers.feed_forward import PositionwiseFeedForward
@@ -24,6 +24,8 @@ class Block(ArgumentsConfig, keras.layers.Layer):
         dropout: share of each sub-layer's output to drop in training.
         attention_dropout: share of the attention weights to drop in training.
         activation_dropout: share of the feed-forward activations to drop in training.
+        rotary: whether self-attention rotates queries and keys by their positions.
+        score: of attention, "dot_product" or "additive" (see `MultiHeadAttention`).
     """
 
     def __init__(
@@ -37,6 +39,8 @@ class Block(ArgumentsConfig, keras.layers.Layer):
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
         activation_dropout: float = 0.0,
+        rotary: bool = False,
+        score: AttentionScore = "dot_product",
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -49,7 +53,9 @@ class Block(ArgumentsConfig, keras.layers.Layer):
         self.dropout = dropout
         self.attention_dropout = attention_dropout
         self.activation_dropout = activation_dropout
-        self.self_attention = self._attention("self_attention")
+        self.rotary = rotary
+        self.score = score
+        self.self_attention = self._attention("self_attention", rotary)
         self.self_attention_residual = self._residual("self_attention_residual")
         self.feed_forward = PositionwiseFeedForward(
             d_model,
@@ -85,12 +91,14 @@ class Block(ArgumentsConfig, keras.layers.Layer):
         hidden = self.feed_forward(residual.prepare(x), training=training)
         return residual(x, hidden, training=training)
 
-    def _attention(self, name):
+    def _attention(self, name, rotary=False):
         return MultiHeadAttention(
             self.d_model,
             self.num_heads,
             self.attention_dropout,
             self.use_bias,
+            rotary,
+            self.score,
             dtype=self.dtype_policy,
             name=name,
         )
@@ -106,7 +114,7 @@ class Stack(ArgumentsConfig, keras.layers.Layer):
     Args:
         num_layers: depth of the stack.
         d_model, num_heads, d_ff, norm, activation, use_bias, dropout, attention_dropout,
-            activation_dropout: of each block.
+            activation_dropout, rotary, score: of each block.
     """
 
     block_class: ClassVar[type[Block]]
@@ -123,6 +131,8 @@ class Stack(ArgumentsConfig, keras.layers.Layer):
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
         activation_dropout: float = 0.0,
+        rotary: bool = False,
+        score: AttentionScore = "dot_product",
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -136,6 +146,8 @@ class Stack(ArgumentsConfig, keras.layers.Layer):
         self.dropout = dropout
         self.attention_dropout = attention_dropout
         self.activation_dropout = activation_dropout
+        self.rotary = rotary
+        self.score = score
         self.layers = [
             self.block_class(
                 d_model,
@@ -147,6 +159,8 @@ class Stack(ArgumentsConfig, keras.layers.Layer):
                 dropout=dropout,
                 attention_dropout=attention_dropout,
                 activation_dropout=activation_dropout,
+                rotary=rotary,
+                score=score,
                 dtype=self.dtype_policy,
                 name=f"layer_{index}",
             )

@@ -31,6 +31,8 @@ class DecoderLayer(Block):
         dropout: share of each sub-layer's output to drop in training.
         attention_dropout: share of the attention weights to drop in training.
         activation_dropout: share of the feed-forward activations to drop in training.
+        rotary: whether self-attention rotates queries and keys by their positions.
+        score: of attention, "dot_product" or "additive" (see `MultiHeadAttention`).
 
     Call arguments:
         x: float tensor (batch, target, d_model).
@@ -111,7 +113,7 @@ class Decoder(Stack):
     Args:
         num_layers: depth of the stack.
         d_model, num_heads, d_ff, norm, activation, use_bias, dropout, attention_dropout,
-            activation_dropout: as for `DecoderLayer`.
+            activation_dropout, rotary, score: as for `DecoderLayer`.
 
     Call arguments:
         x: embedded target, float tensor (batch, target, d_model).

@@ -42,10 +42,13 @@ class PositionalEmbedding(ArgumentsConfig, keras.layers.Layer):
         vocab_size: number of ids.
         d_model: width of the embedding.
         positions: "sinusoidal" (sine and cosine alternate), "sinusoidal_halves" (sines, then
-            cosines), "learned" (a table of `max_length` rows) or "none".
+            cosines), "learned" (a table of `max_length` rows) or "none"; so is "rotary" here, as
+            attention then rotates by positions.
         max_length: number of learned positions. Sinusoidal ones have no limit.
         scale: whether to multiply embeddings by sqrt(d_model), as in the paper.
         dropout: share of the sum to drop in training.
+        embedding_dim: width of the table, if another than `d_model`, as that of pretrained
+            vectors; a learned matrix leads from it to `d_model`. None: `d_model`.
 
     Call arguments:
         ids: integer tensor (batch, length).
@@ -67,6 +70,7 @@ class PositionalEmbedding(ArgumentsConfig, keras.layers.Layer):
         max_length: int | None = None,
         scale: bool = True,
         dropout: float = 0.0,
+        embedding_dim: int | None = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -87,18 +91,28 @@ class PositionalEmbedding(ArgumentsConfig, keras.layers.Layer):
         self.max_length = max_length
         self.scale = scale
         self.dropout = dropout
+        self.embedding_dim = embedding_dim
         self.sum_dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
 
     def build(self, input_shape=None):
+        width = self.embedding_dim or self.d_model
         # With this spread the scaled embedding and the logits of a tied output both start at
         # a variance of one.
         normal = keras.initializers.RandomNormal(stddev=self.d_model**-0.5)
         self.embedding = self.add_weight(
             name="embedding",
-            shape=(self.vocab_size, self.d_model),
+            shape=(self.vocab_size, width),
             initializer=normal,
             autocast=False,
         )
+        self.projection = None
+        if width != self.d_model:
+            # Keeps the spread.
+            self.projection = self.add_weight(
+                name="projection",
+                shape=(width, self.d_model),
+                initializer=keras.initializers.RandomNormal(stddev=width**-0.5),
+            )
         if self.positions == "learned":
             self.position_table = self.add_weight(
                 name="position_embedding",
@@ -113,15 +127,23 @@ class PositionalEmbedding(ArgumentsConfig, keras.layers.Layer):
         # Keras builds a model under tf.distribute on ids averaged over replicas, which are floats.
         ids = tf.cast(ids, tf.int32)
         # Positions are added in float32 even where the table itself is of a half precision.
-        embedded = tf.cast(tf.gather(self.embedding, ids), tf.float32)
+        embedded = tf.cast(self._rows(ids), tf.float32)
         if self.scale:
             embedded *= self.d_model**0.5
         if self.positions == "learned":
             embedded += self._learned_positions(ids, start)
-        elif self.positions != "none":
+        elif self.positions.startswith("sinusoidal"):
             halves = self.positions == "sinusoidal_halves"
             embedded += sinusoidal_positions(_positions(ids, start), self.d_model, halves)
         return self.sum_dropout(tf.cast(embedded, self.compute_dtype), training=training)
+
+    def _rows(self, ids):
+        """(batch, length, d_model), before any scale."""
+        if self.projection is None:
+            return tf.gather(self.embedding, ids)
+        rows = tf.cast(tf.gather(self.embedding, tf.reshape(ids, [-1])), self.compute_dtype)
+        projected = tf.matmul(rows, self.projection)
+        return tf.reshape(projected, [*tf.unstack(tf.shape(ids)), self.d_model])
 
     def _learned_positions(self, ids, start):
         """float32 (1 or batch, length, d_model)."""

@@ -19,6 +19,8 @@ class EncoderLayer(Block):
         dropout: share of each sub-layer's output to drop in training.
         attention_dropout: share of the attention weights to drop in training.
         activation_dropout: share of the feed-forward activations to drop in training.
+        rotary: whether self-attention rotates queries and keys by their positions.
+        score: of attention, "dot_product" or "additive" (see `MultiHeadAttention`).
 
     Call arguments:
         x: float tensor (batch, length, d_model).
@@ -52,7 +54,7 @@ class Encoder(Stack):
     Args:
         num_layers: depth of the stack.
         d_model, num_heads, d_ff, norm, activation, use_bias, dropout, attention_dropout,
-            activation_dropout: as for `EncoderLayer`.
+            activation_dropout, rotary, score: as for `EncoderLayer`.
 
     Call arguments:
         x: embedded source, float tensor (batch, length, d_model).

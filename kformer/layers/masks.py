@@ -31,3 +31,19 @@ def causal_mask(ids: tf.Tensor) -> tf.Tensor:
     # By a running sum, which also works where a functional model's length is not known yet.
     positions = keras.ops.cumsum(keras.ops.ones_like(ids[:1, :], dtype="int32"), axis=1)
     return (positions[:, None, :] <= positions[:, :, None])[:, None]
+
+
+def lengths_mask(lengths: tf.Tensor, max_length) -> tf.Tensor:
+    """Hides what is beyond the valid length of a sequence, from every query or from each its own.
+
+    Args:
+        lengths: integer tensor (batch,) or (batch, queries): how many keys may be attended to.
+        max_length: number of keys, padding included.
+
+    Returns:
+        Boolean tensor (batch, 1 or queries, max_length), for attention without heads.
+    """
+    lengths = tf.convert_to_tensor(lengths)
+    if lengths.shape.rank == 1:
+        lengths = lengths[:, tf.newaxis]
+    return tf.sequence_mask(lengths, max_length)

@@ -5,9 +5,10 @@ import kformer.metrics
 import kformer.optimizers
 import kformer.schedules  # noqa: F401
 from kformer.models.base import SequenceModel
+from kformer.models.recurrent import Recurrent
 from kformer.models.transformer import Transformer
 
-KINDS = {"transformer": Transformer}
+KINDS = {"transformer": Transformer, "recurrent": Recurrent}
 """The models that can be trained, by `model.kind` of a configuration."""
 
-__all__ = ["KINDS", "SequenceModel", "Transformer"]
+__all__ = ["KINDS", "Recurrent", "SequenceModel", "Transformer"]

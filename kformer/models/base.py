@@ -35,6 +35,10 @@ class SequenceModel(keras.Model):
             aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
         )
 
+    def compile(self, *args, **kwargs):
+        super().compile(*args, **kwargs)
+        self._has_built_metrics = False
+
     @property
     def max_positions(self) -> int | None:
         """Most positions of a side that the model has room for. None: any number."""
@@ -83,8 +87,9 @@ class SequenceModel(keras.Model):
         gradients = tape.gradient(scaled, self.trainable_weights)
         # An update that is left out for its gradients must not ruin a round's figures.
         counted = tf.cast(tf.math.is_finite(loss), tf.float32)
-        shown = counted * token_weights(labels, sample_weight, self.loss.pad_id)
-        loss, tokens = tf.math.multiply_no_nan(loss, counted), tokens * counted
+        weights = token_weights(labels, sample_weight, self.loss.pad_id)
+        shown = tf.math.multiply_no_nan(weights, counted)
+        loss, tokens = (tf.math.multiply_no_nan(part, counted) for part in (loss, tokens))
         self._update_metrics((inputs, labels, shown), logits, loss, tokens)
         positions = tf.cast(tf.size(labels), tf.float32)
         return gradients, tf.cast([loss, tokens, positions], tf.float64)
@@ -134,17 +139,20 @@ class SequenceModel(keras.Model):
         """Builds optimizer and metrics with what the first replica here is given.
 
         Keras' own does so with the mean of the batches of all replicas, which fails where their
-        shapes differ, and on several workers always.
+        shapes differ, and on several workers always; and before each validation it takes a batch
+        that is then not validated on.
         """
-        if iterator is not None and self._distribute_strategy is not None:
+        if self._distribute_strategy is None or self._has_built_metrics:
+            return
+        if iterator is not None:
             for _, _, batches in iterator:
                 data_batch = tf.nest.map_structure(
                     lambda value: self.distribute_strategy.experimental_local_results(value)[0],
                     next(batches),
                 )
                 break
-            iterator = None
-        super()._maybe_symbolic_build(iterator, data_batch)
+        super()._maybe_symbolic_build(data_batch=data_batch)
+        self._has_built_metrics = True
 
 
 def _in_parts(tensor, count, padding_value=0):

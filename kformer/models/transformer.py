@@ -5,7 +5,7 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
-from kformer.choices import NormPosition, Positions, Tying
+from kformer.choices import AttentionScore, NormPosition, Positions, Tying
 from kformer.layers import (
     Decoder,
     Encoder,
@@ -54,7 +54,8 @@ class Transformer(ArgumentsConfig, SequenceModel):
         num_decoder_layers: depth of the decoder.
         norm: "post" as in the paper, or "pre", which trains more easily.
         activation: of the feed-forward networks, such as "relu", "gelu" or "swish".
-        positions: "sinusoidal", "sinusoidal_halves", "learned" or "none".
+        positions: "sinusoidal", "sinusoidal_halves" or "learned", added to embeddings; "rotary",
+            rotating queries and keys of self-attention; or "none".
         max_length: number of learned positions.
         attention_bias: whether the projections of attention have biases; the paper's have none.
         scale_embedding: whether embeddings are multiplied by sqrt(d_model).
@@ -65,6 +66,9 @@ class Transformer(ArgumentsConfig, SequenceModel):
         dropout: share of embeddings and sub-layer outputs to drop in training.
         attention_dropout: share of attention weights to drop in training.
         activation_dropout: share of feed-forward activations to drop in training.
+        attention: how its scores are made, "dot_product" or "additive".
+        embedding_dim: width of both embeddings, if another than `d_model`, as that of pretrained
+            vectors; needs `tie="none"`. None: `d_model`.
 
     Call arguments:
         inputs: a pair of integer tensors, source ids (batch, source) and target ids shifted
@@ -103,6 +107,8 @@ class Transformer(ArgumentsConfig, SequenceModel):
         dropout: float = 0.1,
         attention_dropout: float = 0.0,
         activation_dropout: float = 0.0,
+        attention: AttentionScore = "dot_product",
+        embedding_dim: int | None = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -114,6 +120,11 @@ class Transformer(ArgumentsConfig, SequenceModel):
             raise ValueError(
                 '`tie="all"` needs one vocabulary for both languages. Received: '
                 f"source_vocab_size={source_vocab_size}, target_vocab_size={target_vocab_size}"
+            )
+        if embedding_dim not in (None, d_model) and tie != "none":
+            raise ValueError(
+                '`embedding_dim` other than `d_model` needs `tie="none"`. Received: '
+                f"embedding_dim={embedding_dim}, d_model={d_model}, tie={tie!r}"
             )
         self.source_vocab_size = source_vocab_size
         self.target_vocab_size = target_vocab_size
@@ -133,6 +144,8 @@ class Transformer(ArgumentsConfig, SequenceModel):
         self.dropout = dropout
         self.attention_dropout = attention_dropout
         self.activation_dropout = activation_dropout
+        self.attention = attention
+        self.embedding_dim = embedding_dim
 
         def embedding(vocab_size, name):
             return PositionalEmbedding(
@@ -142,6 +155,7 @@ class Transformer(ArgumentsConfig, SequenceModel):
                 max_length,
                 scale_embedding,
                 dropout,
+                embedding_dim,
                 dtype=self.dtype_policy,
                 name=name,
             )
@@ -156,6 +170,8 @@ class Transformer(ArgumentsConfig, SequenceModel):
             dropout=dropout,
             attention_dropout=attention_dropout,
             activation_dropout=activation_dropout,
+            rotary=positions == "rotary",
+            score=attention,
             dtype=self.dtype_policy,
         )
         self.target_embedding = embedding(target_vocab_size, "target_embedding")

@@ -41,7 +41,7 @@ class Adam(WholeUpdate):
         self.momentums = self.add_optimizer_variables(variables, "momentum")
         self.velocities = self.add_optimizer_variables(variables, "velocity")
 
-    def update_step(self, gradient, variable, learning_rate):
+    def change(self, gradient, variable, learning_rate):
         index = self._get_variable_index(variable)
         update = tf.cast(self.iterations.value, tf.float32) + 1
         # The kernel wants every number in the variable's own dtype.

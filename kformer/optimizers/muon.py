@@ -17,7 +17,8 @@ class Muon(Adam):
     layers, known by "embedding" or "output_projection" in a variable's path.
 
     Differs from `keras.optimizers.Muon` in three ways: a fused projection of query, key and value
-    is three matrices, not one; the products of the iteration are made in `compute_dtype`; Adam's
+    is three matrices, not one, and one of a recurrent layer's gates as many as there are gates;
+    the products of the iteration are made in `compute_dtype`; Adam's
     share is fused.
 
     Args:
@@ -70,10 +71,10 @@ class Muon(Adam):
         ]
         self._blocks = [_side_by_side(variable) for variable in variables]
 
-    def update_step(self, gradient, variable, learning_rate):
+    def change(self, gradient, variable, learning_rate):
         index = self._get_variable_index(variable)
         if self.velocities[index] is not None:
-            super().update_step(gradient, variable, learning_rate * self.adam_rate_ratio)
+            super().change(gradient, variable, learning_rate * self.adam_rate_ratio)
             return
         momentum = self.momentums[index].value
         # The gradient of an update that is left out is zero.
@@ -110,6 +111,13 @@ class Muon(Adam):
         }
 
 
+# How many matrices lie side by side in a variable whose path ends so.
+_FUSED = {
+    "qkv_kernel": 3, "lstm_kernel": 4, "lstm_recurrent_kernel": 4, "gru_kernel": 3,
+    "gru_recurrent_kernel": 3,
+}  # fmt: skip
+
+
 def _is_hidden_matrix(variable) -> bool:
     tables = ("embedding", "output_projection")
     return len(variable.shape) == 2 and not any(name in variable.path for name in tables)
@@ -117,4 +125,4 @@ def _is_hidden_matrix(variable) -> bool:
 
 def _side_by_side(variable) -> int:
     """How many matrices a variable holds."""
-    return 3 if variable.path.endswith("qkv_kernel") else 1
+    return next((n for name, n in _FUSED.items() if variable.path.endswith(name)), 1)

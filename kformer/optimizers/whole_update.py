@@ -17,18 +17,27 @@ class WholeUpdate(keras.optimizers.Optimizer):
         loss_scale: the first factor of a dynamic loss scale, for float16: halved when gradients
             overflow, doubled after `GROWTH_UPDATES` without. None: none. Compile the model with
             `auto_scale_loss=False`.
+        average_decay: decay of an exponential moving average of the weights, such as 0.999; early
+            in training it is lower, n / (n + 9) at update n from 0. None: no average.
         **kwargs: of `keras.optimizers.Optimizer`, such as `weight_decay`.
 
     Attributes:
         left_out: how many updates were left out, int64 variable.
         left_out_in_a_row: how many of them since the last that was not, int64 variable.
         gradient_norm: length of the last gradient before it was clipped, float32 variable.
+        averages: the averages of the trained variables, in their order; empty without a decay.
     """
 
     GROWTH_UPDATES = 2000
 
     def __init__(
-        self, learning_rate=1e-3, global_clipnorm=None, loss_scale=None, name=None, **kwargs
+        self,
+        learning_rate=1e-3,
+        global_clipnorm=None,
+        loss_scale=None,
+        average_decay=None,
+        name=None,
+        **kwargs,
     ):
         if kwargs.get("gradient_accumulation_steps"):
             raise ValueError(
@@ -47,6 +56,7 @@ class WholeUpdate(keras.optimizers.Optimizer):
         # Not the base class': that clips what each replica has by itself.
         self.longest_gradient = global_clipnorm
         self.loss_scale = loss_scale
+        self.average_decay = average_decay
         self._finite = None
 
     def build(self, variables):
@@ -59,6 +69,9 @@ class WholeUpdate(keras.optimizers.Optimizer):
                 (), keras.initializers.Constant(initial), dtype, "only_first_replica", name=name
             )
 
+        self.averages = []
+        if self.average_decay is not None:
+            self.averages = self.add_optimizer_variables(variables, "average")
         self.left_out = number("left_out", "int64")
         self.left_out_in_a_row = number("left_out_in_a_row", "int64")
         self.gradient_norm = number("gradient_norm", "float32")
@@ -98,6 +111,20 @@ class WholeUpdate(keras.optimizers.Optimizer):
         finally:
             self._finite = None
         self._count(finite, norm)
+
+    def update_step(self, gradient, variable, learning_rate):
+        self.change(gradient, variable, learning_rate)
+        if self.average_decay is not None:
+            average = self.averages[self._get_variable_index(variable)].value
+            update = tf.cast(self.iterations.value, tf.float32)
+            decay = tf.minimum(self.average_decay, update / (update + 9))
+            share = tf.cast(self.unless_left_out(1 - decay, 0.0), average.dtype)
+            # The first time it becomes the weight itself.
+            average.assign_add(share * (tf.convert_to_tensor(variable) - average))
+
+    def change(self, gradient, variable, learning_rate):
+        """Updates one variable."""
+        raise NotImplementedError
 
     def unless_left_out(self, value, otherwise):
         """Within an update: `value`, or `otherwise` where the update is left out."""
@@ -139,4 +166,5 @@ class WholeUpdate(keras.optimizers.Optimizer):
             **super().get_config(),
             "global_clipnorm": self.longest_gradient,
             "loss_scale": self.loss_scale,
+            "average_decay": self.average_decay,
         }

@@ -7,6 +7,7 @@ from kformer.text.normalize import normalize
 from kformer.text.pair import Tokenizers, load_tokenizer
 from kformer.text.sentencepiece import SentencePieceTokenizer
 from kformer.text.tokenizer import Tokenizer
+from kformer.text.vectors import Coverage, embedding_matrix, open_vectors
 from kformer.text.words import WordTokenizer
 
 __all__ = [
@@ -15,12 +16,15 @@ __all__ = [
     "RESERVED_PIECES",
     "START_ID",
     "UNK_ID",
+    "Coverage",
     "Part",
     "SentencePieceTokenizer",
     "Tokenizer",
     "Tokenizers",
     "WordTokenizer",
+    "embedding_matrix",
     "load_tokenizer",
     "normalize",
+    "open_vectors",
     "split_long",
 ]

@@ -100,6 +100,15 @@ class SentencePieceTokenizer(Tokenizer):
                 after_space = piece.endswith(SPACE_MARK)
         return words
 
+    @staticmethod
+    def whole_word(piece: str) -> str | None:
+        word = piece.removeprefix(SPACE_MARK)
+        if not word or SPACE_MARK in word:
+            return None
+        # Punctuation stands by itself wherever it is, letters only after a space.
+        whole = word != piece or not any(map(str.isalnum, word))
+        return word if whole else None
+
     def _split(self, texts: tf.Tensor) -> tf.RaggedTensor:
         texts = tf.strings.regex_replace(texts, SPACE_MARK, TYPED_SPACE_MARK)
         return self._sentencepiece.tokenize(texts)

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from kformer.errors import InputError
 from kformer.ids import END_ID, PAD_ID, START_ID
+from kformer.subwords.pieces import RESERVED_PIECES
 from kformer.text.normalize import normalize
 
 
@@ -44,6 +45,11 @@ class Tokenizer(tf.Module, abc.ABC):
     @abc.abstractmethod
     def word_indices(pieces: Sequence[str]) -> list[int]:
         """For each piece of a text the index of its word; words are what spaces part."""
+
+    @staticmethod
+    @abc.abstractmethod
+    def whole_word(piece: str) -> str | None:
+        """The word or punctuation mark that a piece is by itself; None if it is no such thing."""
 
     @abc.abstractmethod
     def _to_bytes(self) -> bytes:
@@ -97,6 +103,11 @@ class Tokenizer(tf.Module, abc.ABC):
         with tf.control_dependencies([check] if check is not None else []):
             shown_ids = tf.ragged.boolean_mask(tf.cast(ids, tf.int32), shown)
         return normalize(self._join(shown_ids))
+
+    def words(self) -> list[str | None]:
+        """The word or punctuation mark that each id is by itself, None where it is none."""
+        reserved = len(RESERVED_PIECES)
+        return [None] * reserved + [self.whole_word(piece) for piece in self.pieces()[reserved:]]
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes the tokenizer to the file `path`, whose name should end in `suffix`.

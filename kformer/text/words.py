@@ -113,6 +113,10 @@ class WordTokenizer(Tokenizer):
             words.append(word)
         return words
 
+    @staticmethod
+    def whole_word(piece: str) -> str | None:
+        return piece.removeprefix(JOINER) or None
+
     def _split(self, texts: tf.Tensor) -> tf.RaggedTensor:
         return tf.ragged.map_flat_values(self._table.lookup, _tokens(texts))
 

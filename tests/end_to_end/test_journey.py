@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from tensorboard.backend.event_processing.event_multiplexer import EventMultiplexer
 
 from kformer.translator import Translator
 from training.config import load_config
@@ -55,7 +56,7 @@ def folder(tmp_path_factory):
 
 def training(folder, run, **train):
     """The words of a small run, made in `folder`."""
-    train = {"validate_every": 2, "warmup_updates": 2, "batch_tokens": 256, **train}
+    train = {"validate_every": 10, "warmup_updates": 2, "batch_tokens": 256, **train}
     return [
         "training.run", "tiny", "--run", run, "--data.train=pairs.tsv", "--model.d_model=32",
         "--tokenizer.vocab_size=500", "--scoring.samples=2",
@@ -66,7 +67,7 @@ def training(folder, run, **train):
 @pytest.fixture(scope="module")
 def runs(folder):
     """What two trainings ended with, side by side: each alone would leave processors idle."""
-    short = command(*training(folder, "run", updates=4), cwd=folder)
+    short = command(*training(folder, "run", updates=20, profile_updates=2), cwd=folder)
     try:
         return {"interrupted": interrupt_after_a_round(folder), "run": finish(short)}
     finally:
@@ -92,7 +93,7 @@ def interrupt_after_a_round(folder):
 
 @pytest.fixture(scope="module")
 def trained(runs, folder):
-    """A run of four updates: its folder, and what it printed."""
+    """A run of twenty updates: its folder, and what it printed."""
     status, out, err = runs["run"]
     assert status == 0, err
     return folder / "run", out
@@ -124,8 +125,8 @@ def test_training_tells_what_it_trains_on_and_how_it_goes(trained):
     assert re.search(r"train +2\d\d pairs, [\d,]+ source and [\d,]+ target tokens", out)
     assert re.search(r"vocabulary +\d+ joint pieces, unigram", out)
     assert re.search(r"model +[\d,]+ parameters, (float32|mixed_bfloat16)", out)
-    for update in (2, 4):
-        assert re.search(rf"update {update}/4 .*BLEU [\d.]+.* [\d,]+ tokens/s", out)
+    for update in (10, 20):
+        assert re.search(rf"update {update}/20 .*BLEU [\d.]+.* [\d,]+ tokens/s", out)
     assert re.search(r"BLEU [\d.]+  \(nrefs:1\|case:mixed\|.*tok:13a\|.*version:", out)
 
 
@@ -152,12 +153,12 @@ def test_a_run_folder_holds_all_that_a_run_leaves(trained):
 
 def test_the_configuration_of_a_run_is_resolved(trained):
     config = load_config(trained[0] / "config.yaml")
-    assert (config.train.updates, config.tokenizer.vocab_size, config.model.d_ff) == (4, 500, 128)
+    assert (config.train.updates, config.tokenizer.vocab_size, config.model.d_ff) == (20, 500, 128)
 
 
 def test_metrics_have_a_line_a_round(trained):
     rounds = [json.loads(line) for line in (trained[0] / "metrics.jsonl").open()]
-    assert [figures["update"] for figures in rounds] == [2, 4]
+    assert [figures["update"] for figures in rounds] == [10, 20]
     for key in ("loss", "val_loss", "val_perplexity", "val_bleu", "val_chrf", "tokens_per_second"):
         assert all(figures[key] >= 0 for figures in rounds)
 
@@ -202,6 +203,22 @@ def test_a_missing_run_is_told_in_one_line_by_every_command(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_tensorboard_finds_everything_that_is_worth_a_look(trained):
+    run, _ = trained
+    events = EventMultiplexer().AddRunsFromDirectory(str(run / "logs")).Reload()
+    (found,) = events.Runs().values()
+    assert {
+        "train/loss", "train/perplexity", "train/accuracy", "validation/loss",
+        "validation/perplexity", "validation/accuracy", "validation/BLEU", "validation/chrF",
+        "optimizer/learning_rate", "optimizer/gradient_norm", "optimizer/updates_left_out",
+        "speed/tokens_per_second", "speed/padding_share", "speed/memory_gigabytes", "samples",
+        "attention/1", "attention/2", "_hparams_/session_start_info",
+    } == set(found["tensors"])  # fmt: skip
+    assert (run / "logs" / "projector_config.pbtxt").is_file()
+    assert list(run.glob("logs/plugins/profile/*/*.xplane.pb"))
+    assert (run / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_an_interrupted_run_ends_with_status_130_and_says_so(interrupted):
     run, status, out, err = interrupted
     assert status == 130, err
@@ -211,7 +228,7 @@ def test_an_interrupted_run_ends_with_status_130_and_says_so(interrupted):
 
 def test_an_interrupted_run_can_be_used(interrupted):
     run, *_ = interrupted
-    assert list(run.glob("checkpoints/update-*/state.json"))
+    assert list(run.glob("checkpoints/batch-*/state.json"))
     (translation,) = Translator.from_run(run, max_length=5).translate(["the blue fish is big"])
     assert "\n" not in translation
 

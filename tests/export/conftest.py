@@ -16,31 +16,40 @@ WILD = [
 
 
 def tokenizer(kind):
-    if kind == "words":
-        return WordTokenizer.learn(LINES)
-    return SentencePieceTokenizer.learn(LINES, 320)
+    if kind == "subwords":
+        return SentencePieceTokenizer.learn(LINES, 320)
+    return WordTokenizer.learn(LINES)
 
 
 @pytest.fixture(scope="session")
-def runs(tmp_path_factory, save_run):
-    """Run folders by the kind of their tokenizer; random weights, subwords or words.
+def runs(tmp_path_factory, save_run, random_recurrent):
+    """Run folders by kind; random weights. Transformers with subwords or words, and recurrent
+    models, with words.
 
     The decoder of the subwords is two layers deep; more to trace and to load would prove no more.
     """
     texts = {"valid": LINES, "test": LINES[:20]}
+    recurrent = dict(build=random_recurrent, bidirectional=True)
+    options = {
+        "subwords": dict(d_ff=64, num_decoder_layers=2),
+        "words": dict(d_ff=64),
+        "recurrent": dict(attention="additive", input_feeding=True, **recurrent),
+        "no attention": dict(attention="none", cell="gru", **recurrent),
+    }
     return {
         kind: save_run(
-            tmp_path_factory.mktemp(kind) / "run", tokenizer(kind), texts,
-            d_ff=64, num_decoder_layers=depth,
+            tmp_path_factory.mktemp(kind.replace(" ", "_")) / "run", tokenizer(kind), texts, **own
         )
-        for kind, depth in (("subwords", 2), ("words", 1))
-    }  # fmt: skip
+        for kind, own in options.items()
+    }
 
 
 SEARCHES = {
     ("subwords", "greedy"): [],
     ("subwords", "beam"): ["--beam-size=4", "--n-best=3", "--length-penalty=0.6"],
     ("words", "beam"): ["--beam-size=2", "--no-verify"],
+    ("recurrent", "beam"): ["--beam-size=2", "--no-verify"],
+    ("no attention", "greedy"): ["--no-verify"],
 }
 
 
@@ -51,7 +60,7 @@ def exported(tmp_path_factory, runs):
     class Exported(dict):
         def __missing__(self, case):
             kind, _ = case
-            base = self[case] = tmp_path_factory.mktemp("export") / kind
+            base = self[case] = tmp_path_factory.mktemp("export") / kind.replace(" ", "_")
             assert main([str(runs[kind].path), "--out", str(base), *SEARCHES[case]]) == 0
             return base
 
@@ -64,6 +73,7 @@ def exported(tmp_path_factory, runs):
     params=[
         ("subwords", "greedy"),
         ("words", "beam"),
+        ("recurrent", "beam"),
         pytest.param(("subwords", "beam"), marks=pytest.mark.slow),
     ],
     ids=str,

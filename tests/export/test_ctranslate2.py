@@ -82,10 +82,33 @@ def test_both_engines_find_the_same_tokens_with_the_same_score(model, beam_size,
     assert same >= (40 if beam_size == 1 else 34)
 
 
-def test_an_activation_that_the_engine_lacks_is_named(random_transformer, tmp_path):
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("activation", "tanh"), ("positions", "rotary"), ("attention", "additive"),
+        ("embedding_dim", 50),
+    ],
+)  # fmt: skip
+def test_what_the_engine_lacks_is_named(key, value, random_transformer, tmp_path):
     words = tokenizer("words")
-    model = random_transformer(words.vocab_size, activation="tanh")
-    with pytest.raises(InputError, match="Received: model.activation tanh"):
+    model = random_transformer(words.vocab_size, **{key: value})
+    with pytest.raises(InputError, match=f"Received: model.{key} {value}"):
+        write_ctranslate2(model, Tokenizers(words, words), tmp_path / "model")
+
+
+def test_another_kind_of_model_is_named(random_recurrent, tmp_path):
+    words = tokenizer("words")
+    with pytest.raises(InputError, match="only a Transformer can be.* Received: Recurrent"):
+        write_ctranslate2(
+            random_recurrent(words.vocab_size), Tokenizers(words, words), tmp_path / "model"
+        )
+
+
+def test_positions_that_the_engine_lacks_are_named(random_transformer, tmp_path):
+    words = tokenizer("words")
+    model = random_transformer(words.vocab_size)
+    model.positions = "rotary"
+    with pytest.raises(InputError, match="Received: model.positions rotary"):
         write_ctranslate2(model, Tokenizers(words, words), tmp_path / "model")
 
 

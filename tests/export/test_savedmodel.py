@@ -194,3 +194,22 @@ def test_an_export_is_hardly_larger_than_its_weights(tmp_path, save_run, precisi
     size = sum(path.stat().st_size for path in files)
     weights = model.count_params() * (4 if precision == "float32" else 2)
     assert size <= 1.15 * weights
+
+
+def test_without_attention_there_is_no_signature_for_it(exported, runs):
+    version = exported["no attention", "greedy"] / "1"
+    loaded = tf.saved_model.load(version).signatures
+    assert sorted(loaded) == sorted(set(SIGNATURES) - {"attention"})
+    assert "attention" not in json.loads((version / "kformer.json").read_text())["signatures"]
+    saved = Translator.from_saved_model(version)
+    own = Translator.from_run(runs["no attention"].path)
+    assert saved.translate(LINES[:9]) == own.translate(LINES[:9])
+    for one, other in zip(
+        saved.score(LINES[:4], LINES[4:8]), own.score(LINES[:4], LINES[4:8]), strict=True
+    ):
+        assert one.log_probability == pytest.approx(other.log_probability, abs=1e-4)
+    for translator in (saved, own):
+        with pytest.raises(InputError, match="^the model has no attention$"):
+            translator.align(LINES[:2], LINES[:2])
+        with pytest.raises(InputError, match="^the model has no attention$"):
+            translator.translate_nbest(LINES[:2], with_alignments=True)

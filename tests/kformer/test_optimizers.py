@@ -99,12 +99,23 @@ def test_muon_on_a_matrix_is_keras_muon(shape):
     assert_close(got, train(reference, variables(shapes), gradients), rtol=1e-4, atol=1e-5)
 
 
-def test_a_fused_query_key_value_kernel_learns_as_three_matrices():
-    separate = {"query_kernel": (8, 8), "key_kernel": (8, 8), "value_kernel": (8, 8)}
-    thirds, gradients = variables(separate), random_gradients(separate)
-    fused = keras.Variable(np.concatenate(values(thirds), axis=1), name="qkv_kernel")
-    fused_gradients = [[tf.concat(three, axis=1)] for three in gradients]
-    expected = np.concatenate(train(Muon(0.01), thirds, gradients), axis=1)
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        ("qkv_kernel", 3),
+        ("lstm_kernel", 4),
+        ("lstm_recurrent_kernel", 4),
+        ("context_lstm_kernel", 4),
+        ("gru_recurrent_kernel", 3),
+        ("output_kernel", 1),
+    ],
+)
+def test_a_fused_kernel_learns_as_the_matrices_that_it_is_made_of(name, count):
+    separate = {f"kernel_{number}": (8, 8) for number in range(count)}
+    parts, gradients = variables(separate), random_gradients(separate)
+    fused = keras.Variable(np.concatenate(values(parts), axis=1), name=name)
+    fused_gradients = [[tf.concat(of_parts, axis=1)] for of_parts in gradients]
+    expected = np.concatenate(train(Muon(0.01), parts, gradients), axis=1)
     assert_close(train(Muon(0.01), [fused], fused_gradients), [expected])
 
 
@@ -326,6 +337,28 @@ def test_an_update_whose_gradient_is_no_number_changes_nothing(make, broken):
     expected = train(make(0.1, weight_decay=0.2, global_clipnorm=1.0), variables(shapes), good)
     for value, other in zip(values(weights), expected, strict=True):
         np.testing.assert_array_equal(value, other)
+
+
+@pytest.mark.parametrize("make", [Adam, Muon])
+def test_averages_follow_the_weights_and_leave_out_what_is_left_out(make):
+    shapes = {"kernel": (3, 2), "bias": (2,)}
+    weights = variables(shapes)
+    optimizer = make(0.1, average_decay=0.6)
+    optimizer.build(weights)
+    expected = None
+    for number, gradients in enumerate(random_gradients(shapes, updates=40)):
+        if number % 5 == 3:
+            gradients = [gradient * np.nan for gradient in gradients]
+        update = int(optimizer.iterations)
+        optimizer.apply(gradients, weights)
+        if number % 5 != 3:
+            decay = min(0.6, update / (update + 9))
+            expected = [
+                value if update == 0 else decay * old + (1 - decay) * value
+                for value, old in zip(values(weights), expected or values(weights), strict=True)
+            ]
+    assert_close(values(optimizer.averages), expected)
+    assert np.abs(values(optimizer.averages)[0] - values(weights)[0]).max() > 1e-3
 
 
 def test_the_length_of_the_gradient_is_told_before_it_is_clipped():

@@ -7,11 +7,12 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import kformer.graph
 import kformer.translator
-from kformer import translate
+from kformer import plots, translate
 from kformer.graph import AttentionFrom, TranslationGraph
 from kformer.search import Beam
 from kformer.text import WordTokenizer
@@ -190,6 +191,76 @@ def test_attention_comes_as_a_matrix_in_json(main, run, file):
         assert len(row) == 4 and sum(row) == pytest.approx(1, abs=1e-3)
     assert "alignment" not in hypothesis
     assert "add --json" in error_of(main(run, file(b"one\n"), "--with-attention"))
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """Figures that are written, by the path."""
+    drawn, save = {}, plots.save
+    monkeypatch.setattr(
+        plots, "save", lambda figure, path: (drawn.update({path: figure}), save(figure, path))
+    )
+    return drawn
+
+
+def shown_by(figure):
+    return [axes.images[0].get_array() for axes in figure.axes if axes.images]
+
+
+def test_the_attention_of_the_first_line_is_drawn_beside_the_translations(
+    main, run, file, expected, tmp_path, drawn
+):
+    picture = str(tmp_path / "attention.png")
+    assert main(run, file(CONTENT), "--plot-attention", picture) == (0, expected, "")
+    assert Path(picture).read_bytes().startswith(b"\x89PNG")
+    (maps,) = Translator.from_run(run).attention_maps(LINES[:1], expected[:1])
+    assert drawn[picture].get_suptitle().split() == f"one two {expected[0]}".split()
+    for panel, weights in zip(shown_by(drawn[picture]), [*maps.weights[0], *maps.weights[1]],
+                              strict=True):  # fmt: skip
+        np.testing.assert_allclose(panel, weights, atol=1e-5)
+
+
+def test_the_attention_of_a_reference_is_drawn_where_it_is_scored(main, run, file, tmp_path, drawn):
+    (tmp_path / "references.txt").write_text("two ten\n")
+    picture = str(tmp_path / "attention.svg")
+    status, _, _ = main(
+        run, file(b"one\n"), "--score", tmp_path / "references.txt", "--plot-attention", picture
+    )
+    assert status == 0 and drawn[picture].get_suptitle() == "one\ntwo ten"
+    assert [panel.shape for panel in shown_by(drawn[picture])] == [(3, 2)] * 4
+
+
+def test_a_picture_that_cannot_be_written_is_told_before_anything_is_loaded(
+    main, run, file, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(translate, "import_tensorflow", None)
+    path = file(CONTENT)
+    text = error_of(main(run, path, "--plot-attention", tmp_path / "a.jpg"))
+    assert "a.jpg: pictures end in" in text
+    assert "no folder" in error_of(main(run, path, "--plot-attention", tmp_path / "b" / "a.png"))
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    text = error_of(main(run, path, "--plot-attention", tmp_path / "a.png"))
+    assert "kformer[plots]" in text
+
+
+def test_an_export_which_tells_only_a_mean_is_no_picture(main, file, tmp_path):
+    (tmp_path / "kformer.json").write_text("{}")
+    text = error_of(main(tmp_path, file(b"one"), "--plot-attention", tmp_path / "a.png"))
+    assert "give the run folder" in text
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "input.txt: has no first line"),
+        (b"\none\n", "input.txt, line 1: blank"),
+        (b"one " * 129 + b"\n", "input.txt, line 1: translated in 2 parts"),
+    ],
+)
+def test_a_first_line_without_a_picture_is_named(main, run, file, tmp_path, content, message):
+    picture = tmp_path / "attention.png"
+    text = error_of(main(run, file(content), "--plot-attention", picture))
+    assert message in text and not picture.exists()
 
 
 def test_references_are_scored_in_place_of_translating(main, run, file, tmp_path):

@@ -2,10 +2,13 @@ import dataclasses
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from kformer.errors import InputError
 from kformer.graph import AttentionFrom, TranslationGraph
 from kformer.ids import END_ID, PAD_ID, START_ID, UNK_ID
+from kformer.models import Transformer
+from kformer.saved_graph import SavedGraph
 from kformer.search import Beam, Constraints, Greedy, Sample
 from kformer.text import SentencePieceTokenizer, Tokenizers, WordTokenizer
 from kformer.translator import Translator
@@ -162,6 +165,63 @@ def test_wrong_arguments_are_named_with_what_was_received(call, message, build):
 def test_options_out_of_range_are_refused(options, message, build):
     with pytest.raises(InputError, match=message):
         build(**options)
+
+
+@pytest.fixture
+def recurrent_graph(random_recurrent):
+    """Makes graphs of a random recurrent model."""
+
+    def make(*arguments, model, **options):
+        tokenizer = WordTokenizer.learn([" ".join(WORDS)])
+        recurrent = random_recurrent(tokenizer.vocab_size, **model)
+        return TranslationGraph(recurrent, Tokenizers(tokenizer, tokenizer), *arguments, **options)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        dict(search=Beam(size=2, coverage_penalty=0.1)),
+        dict(attention=AttentionFrom(0)),
+        dict(attention=AttentionFrom(heads=(0,))),
+    ],
+    ids=str,
+)
+def test_what_needs_attention_is_refused_where_there_is_none(options, recurrent_graph):
+    with pytest.raises(InputError, match="^the model has no attention$"):
+        recurrent_graph(model=dict(attention="none"), **options)
+
+
+def test_without_attention_all_but_alignments_works(recurrent_graph):
+    graph = recurrent_graph(model=dict(attention="none"))
+    translator, texts = Translator(graph), texts_of(3, 1, 7)
+    for translation in translator.translate_nbest(texts, ["aa", "", "bb cc"]):
+        best = translation.hypotheses[0]
+        assert best.alignment is None and best.score == pytest.approx(best.log_probability)
+    (scored,) = translator.score(["aa bb"], ["cc"])
+    assert scored.tokens[-1] == "</s>" and scored.log_probability < 0
+    for refused in (
+        lambda: translator.align(["aa"], ["bb"]),
+        lambda: translator.translate_nbest(["aa"], with_alignments=True),
+    ):
+        with pytest.raises(InputError, match="^the model has no attention$"):
+            refused()
+    with pytest.raises(InputError, match="^the model has no attention$"):
+        graph.attention(["aa"], ["bb"])
+
+
+def test_alignments_of_a_recurrent_model_are_its_attention(recurrent_graph):
+    graph = recurrent_graph(model=dict(attention="additive", bidirectional=True))
+    (alignment,) = Translator(graph).align(["aa bb cc"], ["dd ee"])
+    tokenizer = graph.tokenizers.source
+    source, target = (
+        np.array([[*tokenizer.tokenize([text]).to_list()[0], END_ID]])
+        for text in ("aa bb cc", "dd ee")
+    )
+    shifted = np.array([[START_ID, *target[0, :-1]]])
+    _, (weights,) = graph.model.call_with_attention(source, shifted)
+    np.testing.assert_allclose(alignment.weights, weights[0, 0], atol=1e-5)
 
 
 def test_a_lone_surrogate_is_translated_as_its_bytes_are(build):
@@ -346,6 +406,34 @@ def test_alignments_are_those_of_the_layer_and_heads_asked_for(build):
         np.testing.assert_allclose(alignment.weights.sum(axis=1), 1, atol=1e-5)
         expected = alignment.weights[:-1, :-1].argmax(axis=1)
         assert alignment.links == [(source, target) for target, source in enumerate(expected)]
+
+
+def test_attention_maps_are_those_of_every_layer_and_head(build):
+    translator = build(attention=AttentionFrom(0, (1,)), model=dict(num_decoder_layers=2))
+    texts, targets = texts_of(2, 7), ["cc dd ee", "ff"]
+    tokenizers, model = translator.graph.tokenizers, translator.graph.model
+    alignments = translator.align(texts, targets)
+    for text, target, maps, alignment in zip(
+        texts, targets, translator.attention_maps(texts, targets), alignments, strict=True
+    ):
+        assert maps.source_tokens == [*text.split(), "</s>"]
+        assert maps.target_tokens == [*target.split(), "</s>"]
+        source = [*tokenizers.source.tokenize([text]).to_list()[0], END_ID]
+        shifted = [START_ID, *tokenizers.target.tokenize([target]).to_list()[0]]
+        _, layers = model.call_with_attention(tf.constant([source]), tf.constant([shifted]))
+        assert maps.weights.shape == (2, 2, len(shifted), len(source))
+        np.testing.assert_allclose(maps.weights, [layer[0] for layer in layers], atol=1e-5)
+        np.testing.assert_allclose(maps.weights[0, 1], alignment.weights, atol=1e-6)
+
+
+def test_where_there_are_no_attention_maps_one_is_told(build, monkeypatch):
+    translator = build()
+    monkeypatch.setattr(Transformer, "attention_shape", (0, 0))
+    with pytest.raises(InputError, match="no attention"):
+        translator.attention_maps(["aa"], ["bb"])
+    export = Translator(SavedGraph.__new__(SavedGraph))
+    with pytest.raises(InputError, match="give a run folder"):
+        export.attention_maps(["aa"], ["bb"])
 
 
 def test_hypotheses_come_with_their_alignments_if_asked_for(build):

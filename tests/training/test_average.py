@@ -19,7 +19,9 @@ def run(tmp_path, save_run):
         variables = [
             SimpleNamespace(numpy=lambda own=own, number=number: own * number) for own in weights
         ]
-        save_checkpoint(run.checkpoints, number, {"model": variables}, {"update": number}, 9)
+        # The third was made between validations.
+        state = {"update": number, "score": {1: [20.0, -1.0], 2: [30.0, None]}.get(number)}
+        save_checkpoint(run.checkpoints, number, {"model": variables}, state)
     return run
 
 
@@ -32,9 +34,11 @@ def test_the_mean_is_that_of_numpy():
         np.testing.assert_allclose(mean, np.mean([own[i] for own in arrays], axis=0), rtol=1e-6)
 
 
-@pytest.mark.parametrize(("last", "factor"), [(None, 2.0), (2, 2.5), (1, 3.0)])
-def test_the_new_run_has_the_mean_of_the_last_checkpoints(run, tmp_path, capsys, last, factor):
-    options = [] if last is None else [f"--last={last}"]
+@pytest.mark.parametrize(
+    ("options", "factor"),
+    [([], 2.0), (["--last=2"], 2.5), (["--last=1"], 3.0), (["--best=2"], 1.5), (["--best=1"], 2.0)],
+)
+def test_the_new_run_has_the_mean_of_its_checkpoints(run, tmp_path, capsys, options, factor):
     assert main([str(run.path), "--out", str(tmp_path / "mean"), *options]) == 0
     made = RunFolder.open(tmp_path / "mean")
     means, weights = made.load_model().get_weights(), run.load_model().get_weights()
@@ -46,7 +50,12 @@ def test_the_new_run_has_the_mean_of_the_last_checkpoints(run, tmp_path, capsys,
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [(["--last=4"], "holds 3 checkpoints"), (["--last=0"], "--last must be at least 1")],
+    [
+        (["--last=4"], "holds 3 checkpoints, not 4"),
+        (["--best=3"], "holds 2 checkpoints of validations, not 3"),
+        (["--last=0"], "--last must be at least 1"),
+        (["--best=0"], "--best must be at least 1"),
+    ],
 )
 def test_more_than_there_are_is_refused_in_one_line(run, tmp_path, capsys, options, message):
     assert main([str(run.path), "--out", str(tmp_path / "mean"), *options]) == 2

@@ -80,6 +80,12 @@ def run(tmp_path):
 
 
 @pytest.fixture
+def writer(run):
+    """Of the event files."""
+    return tf.summary.create_file_writer(str(run.logs))
+
+
+@pytest.fixture
 def model():
     return FakeModel()
 
@@ -173,10 +179,10 @@ def test_the_time_of_a_validation_is_known_before_the_first(model, clock_at):
 
 
 def test_training_stops_when_rounds_bring_nothing_better(model):
-    keeper = SimpleNamespace(rounds_since_best=0)
-    limit = set_up(PatienceLimit(2, keeper), model)
+    best = SimpleNamespace(rounds_since_best=0)
+    limit = set_up(PatienceLimit(2, best), model)
     stopped = []
-    for keeper.rounds_since_best in (0, 1, 0, 1, 2):
+    for best.rounds_since_best in (0, 1, 0, 1, 2):
         after_round(limit)
         stopped.append(model.stop_training)
     assert stopped == [False, False, False, False, True]
@@ -272,6 +278,18 @@ def test_samples_are_spread_over_the_text_and_none_comes_twice(run, count, rows)
     assert samples.latest == expected
 
 
+def test_samples_go_on_with_the_rounds_of_a_checkpoint(run):
+    scores = scored()
+    after_round(scores)
+    samples = Samples(scores, run, 1)
+    after_round(samples, update=20)
+    later = Samples(scores, run, 1)
+    later.restore(json.loads(json.dumps(samples.state())))
+    after_round(later, update=40)
+    assert [round_[0] for round_ in later.history] == [20, 40]
+    assert later.history[0] == (20, 12.5, [PAIRS[0].target])
+
+
 def test_the_samples_file_tells_how_translations_change(run):
     scores = scored(missed=["source 0"])
     samples = Samples(scores, run, 1)
@@ -317,15 +335,15 @@ def test_metrics_of_a_diverged_round_are_still_json(run, model):
     assert figures["loss"] is None and figures["val_bleu"] == LOGS["val_bleu"]
 
 
-def test_tensorboard_reads_every_figure_and_the_samples(run, model):
+def test_tensorboard_reads_every_figure_and_the_samples(run, writer, model):
     scores = scored(missed=["source 0"])
     samples = Samples(scores, run, 2)
-    log = set_up(TensorBoardLog(run, samples), model)
+    log = set_up(TensorBoardLog(writer, samples), model)
     for update in (25, 45):
         after_round(scores)
-        after_round(samples)
+        after_round(samples, update=update - 5)
         after_round(log, update=update, loss=update / 10)
-    log.close()
+    writer.close()
     events = EventAccumulator(str(run.logs))
     events.Reload()
     tags = {
@@ -342,27 +360,35 @@ def test_tensorboard_reads_every_figure_and_the_samples(run, model):
         assert points == [(25, pytest.approx(values[0])), (45, pytest.approx(values[1]))]
     text = tf.make_ndarray(events.Tensors("samples")[-1].tensor_proto).item().decode()
     assert text.split("\n") == [
-        "| source | translation | reference |",
+        "| update | BLEU | source 0 |",
         "|---|---|---|",
-        f"| source 0 | missed | {PAIRS[0].target} |",
-        f"| source 3 | {PAIRS[3].target} | {PAIRS[3].target} |",
+        "| 20 | 12.50 | missed |",
+        "| 40 | 12.50 | missed |",
+        f"| reference | | {PAIRS[0].target} |",
+        "",
+        "| update | BLEU | source 3 |",
+        "|---|---|---|",
+        f"| 20 | 12.50 | {PAIRS[3].target} |",
+        f"| 40 | 12.50 | {PAIRS[3].target} |",
+        f"| reference | | {PAIRS[3].target} |",
+        "",
     ]
 
 
-def test_a_bar_in_a_sample_does_not_break_the_table(run, model):
-    samples = SimpleNamespace(latest=[("a|b", "c", "d|")])
-    log = set_up(TensorBoardLog(run, samples), model)
+def test_a_bar_in_a_sample_does_not_break_the_table(run, writer, model):
+    samples = SimpleNamespace(sources=["a|b"], references=["d|"], history=[(1, 2.0, ["c"])])
+    log = set_up(TensorBoardLog(writer, samples), model)
     after_round(log)
-    log.close()
+    writer.close()
     events = EventAccumulator(str(run.logs))
     events.Reload()
     text = tf.make_ndarray(events.Tensors("samples")[0].tensor_proto).item().decode()
-    assert text.split("\n")[2] == "| a\\|b | c | d\\| |"
+    assert text.split("\n")[0].endswith("| a\\|b |") and "| | d\\| |" in text
 
 
-def test_between_rounds_the_curves_have_a_point_every_twenty_updates(run, model, clock_at):
-    samples = SimpleNamespace(latest=[])
-    log = set_up(TensorBoardLog(run, samples), model)
+def test_between_rounds_the_curves_have_a_point_every_twenty_updates(run, writer, model, clock_at):
+    samples = SimpleNamespace(sources=[], references=[], history=[])
+    log = set_up(TensorBoardLog(writer, samples), model)
     clock_at(100)
     log.on_epoch_begin(0)
     for update in range(1, 46):
@@ -374,7 +400,7 @@ def test_between_rounds_the_curves_have_a_point_every_twenty_updates(run, model,
         clock_at(100 + update / 2)
         log.on_train_batch_end(update)
     after_round(log, update=45)
-    log.close()
+    writer.close()
     events = EventAccumulator(str(run.logs))
     events.Reload()
 
@@ -394,10 +420,10 @@ def test_between_rounds_the_curves_have_a_point_every_twenty_updates(run, model,
 
 def test_progress_marks_the_rounds_that_are_the_best_so_far(run, model, capsys):
     samples = SimpleNamespace(latest=[("Quelle", "source", "spring")])
-    keeper = SimpleNamespace(improved=False)
-    shown = set_up(Progress(100, samples, keeper), model)
+    best = SimpleNamespace(improved=False)
+    shown = set_up(Progress(100, samples, best), model)
     shown.on_train_begin()
-    for bleu, keeper.improved in ((0.0, True), (12.5, True), (11.0, False), (12.5, True)):
+    for bleu, best.improved in ((0.0, True), (12.5, True), (11.0, False), (12.5, True)):
         shown.on_epoch_begin(0)
         after_round(shown, val_bleu=bleu)
     out = capsys.readouterr().out

@@ -326,7 +326,15 @@ def test_a_value_out_of_range_is_refused_by_its_key(refusal, key, value, rule):
         ({"model.kind": "language_model", "tokenizer.joint": "false"}, ["tokenizer.joint"]),
         ({"model.embedding_dim": 50}, ["model.embedding_dim", "model.tie"]),
         ({"model.d_model": 62, "model.positions": "rotary"}, ["model.num_heads", "rotary"]),
+        (
+            {"model.positions": "rotary", "model.attention": "additive"},
+            ["model.positions", "model.attention"],
+        ),
         ({"train.source_vectors": "glove.txt"}, ["train.source_vectors", "model.tie"]),
+        (
+            {"train.source_vectors": "glove.txt", "model.kind": "language_model"},
+            ["train.source_vectors", "language_model", "train.target_vectors"],
+        ),
         ({"scoring.length_penalty": 0.6}, ["scoring.length_penalty", "scoring.beam_size"]),
     ],
 )

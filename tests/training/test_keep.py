@@ -13,8 +13,15 @@ from kformer.metrics import Perplexity, TokenAccuracy
 from kformer.models import Transformer
 from kformer.optimizers import Adam
 from kformer.run_folder import RunFolder
+from training.callbacks.averages import Averages
+from training.callbacks.best import Best
 from training.callbacks.keep import Files, Keeper
-from training.checkpoints import all_checkpoints, latest_checkpoint, read_checkpoint
+from training.checkpoints import (
+    all_checkpoints,
+    best_checkpoints,
+    latest_checkpoint,
+    read_checkpoint,
+)
 
 LOGS = {"loss": 3.5, "val_loss": 3.25, "val_bleu": 12.5, "val_chrf": 30.0}
 
@@ -24,13 +31,13 @@ def run(tmp_path):
     return RunFolder(tmp_path)
 
 
-def make_model(d_ff=8):
+def make_model(d_ff=8, average_decay=None):
     model = Transformer(
         9, 9, d_model=8, num_heads=2, d_ff=d_ff, num_encoder_layers=1, num_decoder_layers=1,
         dropout=0.1,
     )  # fmt: skip
     metrics = [TokenAccuracy(), Perplexity()]
-    model.compile(Adam(0.01), MaskedCrossEntropy(), metrics=metrics)
+    model.compile(Adam(0.01, average_decay=average_decay), MaskedCrossEntropy(), metrics=metrics)
     model.optimizer.build(model.trainable_weights)
     return model, [model.token_loss, *metrics]
 
@@ -57,53 +64,80 @@ class Saved:
         path.write_text(str(self.version))
 
 
-def keeper_of(run, model, metrics=(), best_by=("val_bleu", True), **options):
+def keeper_of(run, model, metrics=(), **options):
     options = {"others": {}, "round_batches": 4, **options}
-    keeper = Keeper(run, best_by, metrics, **options)
+    keeper = Keeper(run, best_of(run, model), metrics, **options)
     keeper.set_model(model)
     return keeper
 
 
-def rounds(keeper, *figures):
+def best_of(run, model, *best_by):
+    best = Best(run, *(best_by or ("val_bleu",)))
+    best.set_model(model)
+    return best
+
+
+def rounds(best, *figures):
     for changed in figures:
-        keeper.model.version += 1
+        best.model.version += 1
+        best.on_epoch_end(0, {**LOGS, **changed})
+
+
+def kept_rounds(keeper, *figures):
+    for changed in figures:
         keeper.batches += keeper.round_batches
+        rounds(keeper.best, changed)
         keeper.on_epoch_end(0, {**LOGS, **changed})
 
 
+def kept(run):
+    return [int(path.name.removeprefix("batch-")) for path in all_checkpoints(run.checkpoints)]
+
+
 def test_the_best_model_is_kept_through_a_worse_round(run):
-    keeper = keeper_of(run, Saved())
-    rounds(keeper, *({"val_bleu": bleu} for bleu in (10.0, 20.0, 15.0, 20.0)))
+    best = best_of(run, Saved())
+    rounds(best, *({"val_bleu": bleu} for bleu in (10.0, 20.0, 15.0, 20.0)))
     assert run.best_model.read_text() == "2"
-    assert keeper.rounds_since_best == 2 and not keeper.improved
+    assert best.rounds_since_best == 2 and not best.improved
 
 
 def test_among_equal_scores_the_model_of_the_lower_loss_is_the_best(run):
-    rounds(keeper_of(run, Saved()), *({"val_bleu": 0.0, "val_loss": x} for x in (6.0, 5.0, 5.5)))
+    rounds(best_of(run, Saved()), *({"val_bleu": 0.0, "val_loss": x} for x in (6.0, 5.0, 5.5)))
     assert run.best_model.read_text() == "2"
 
 
 def test_the_lowest_loss_may_be_what_makes_a_model_the_best(run):
-    keeper = keeper_of(run, Saved(), best_by=("val_loss", False))
-    rounds(keeper, {"val_loss": 6.0}, {"val_loss": 4.0, "val_bleu": 1.0}, {"val_loss": 5.0})
+    best = best_of(run, Saved(), "val_loss", False)
+    rounds(best, {"val_loss": 6.0}, {"val_loss": 4.0, "val_bleu": 1.0}, {"val_loss": 5.0})
     assert run.best_model.read_text() == "2"
 
 
 def test_a_run_that_goes_on_does_not_replace_its_best_model_by_a_worse_one(run):
-    rounds(keeper_of(run, Saved()), {"val_bleu": 10.0}, {"val_bleu": 20.0})
+    kept_rounds(keeper_of(run, Saved()), {"val_bleu": 10.0}, {"val_bleu": 20.0})
     later = keeper_of(run, Saved())
     later.restore(latest_checkpoint(run.checkpoints))
     later.model.version = 2
-    rounds(later, {"val_bleu": 15.0})
+    kept_rounds(later, {"val_bleu": 15.0})
     assert run.best_model.read_text() == "2"
-    assert later.rounds_since_best == 1 and later.batches == 12
+    assert later.best.rounds_since_best == 1 and later.batches == 12
 
 
 def test_as_many_checkpoints_are_kept_as_asked_for(run):
     keeper = keeper_of(run, Saved(), keep=2)
-    rounds(keeper, {}, {}, {})
-    assert [path.name for path in all_checkpoints(run.checkpoints)] == [
-        "update-00000008", "update-00000012",
+    kept_rounds(keeper, {}, {}, {})
+    assert kept(run) == [8, 12]
+
+
+def test_the_checkpoints_of_the_best_rounds_are_kept_beside_the_newest(run):
+    keeper = keeper_of(run, Saved(), keep=1, keep_best=2, round_batches=10, save_every=5)
+    for bleu in (30.0, 10.0, 20.0, 40.0, 15.0):
+        keeper.batches += 5
+        keeper.save()
+        keeper.batches -= 5
+        kept_rounds(keeper, {"val_bleu": bleu})
+    assert kept(run) == [10, 40, 50]
+    assert [path.name for path in best_checkpoints(run.checkpoints, 3)] == [
+        "batch-00000040", "batch-00000010", "batch-00000050",
     ]  # fmt: skip
 
 
@@ -112,10 +146,30 @@ def test_checkpoints_within_a_round_come_as_often_as_asked_for(run):
     for batch in range(12):
         keeper.on_train_batch_end(batch)
     # The sixth and the twelfth end a round, which saves after its validation.
-    assert [path.name for path in all_checkpoints(run.checkpoints)] == [
-        "update-00000003", "update-00000009",
-    ]  # fmt: skip
+    assert kept(run) == [3, 9]
     assert run.best_model.exists()
+
+
+def test_averages_take_the_place_of_the_weights_in_validation_only():
+    model, _ = make_model(average_decay=0.9)
+    averages = Averages()
+    averages.set_model(model)
+    before = model.get_weights()
+    averages.on_test_begin()  # Without an update there is no average.
+    for weight, value in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(weight, value)
+    averages.on_epoch_end(0)
+    model.optimizer.iterations.assign(3)
+    for average in model.optimizer.averages:
+        average.assign(np.full(average.shape, 0.25))
+    averages.on_test_begin()
+    for weight in model.get_weights():
+        np.testing.assert_array_equal(weight, 0.25)
+    averages.on_epoch_end(0)
+    for weight, value in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(weight, value)
+    for average in model.optimizer.averages:
+        np.testing.assert_array_equal(average, 0.25)
 
 
 def change_all(model, metrics, by):
@@ -182,7 +236,7 @@ def test_a_damaged_checkpoint_is_skipped_with_a_warning(run, made, capsys, damag
 
 def test_without_a_whole_checkpoint_there_is_none(run, tmp_path):
     assert latest_checkpoint(run.checkpoints) is None
-    (run.checkpoints / "update-00000003").mkdir(parents=True)
+    (run.checkpoints / "batch-00000003").mkdir(parents=True)
     assert latest_checkpoint(run.checkpoints) is None
 
 
@@ -204,10 +258,10 @@ def test_what_files_hold_after_a_checkpoint_is_cut_off_and_written_again(run):
 
 def test_figures_that_are_no_numbers_can_be_kept(run):
     keeper = keeper_of(run, Saved())
-    rounds(keeper, {"val_bleu": 0.0, "val_loss": math.inf})
+    kept_rounds(keeper, {"val_bleu": 0.0, "val_loss": math.inf})
     later = keeper_of(run, Saved())
     later.restore(latest_checkpoint(run.checkpoints))
-    assert later.best == (0.0, -math.inf)
+    assert later.best.best == (0.0, -math.inf)
 
 
 def test_dropout_draws_on_from_where_it_was(run, made):

@@ -1,9 +1,12 @@
 """What `training.run` refuses once it reads the text, and what it leaves behind then."""
 
 import os
+import re
 
 import pytest
+import tensorflow as tf
 
+from training.callbacks.stopping import UpdateLimit
 from training.run import main
 
 WORDS = "red green blue old new big small fast slow good bad hot cold".split()
@@ -170,3 +173,20 @@ def test_training_that_diverges_ends_in_one_line_and_saves_no_ruined_model(write
     assert status == 2 and "Traceback" not in err
     assert "diverged: 2 updates in a row" in line and "train.learning_rate" in line
     assert not (folder / "r" / "best" / "model.keras").exists()
+
+
+def test_out_of_memory_names_the_shape_of_the_batch_and_what_to_lower(
+    write, folder, capfd, monkeypatch
+):
+    def exhausted(self, batch, logs=None):
+        if batch == 1:
+            raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
+
+    # As a GPU does from inside `fit`; a CPU would take the machine with it.
+    monkeypatch.setattr(UpdateLimit, "on_train_batch_end", exhausted)
+    status = main([*SMALL, "--run=r", f"--data.train={write('text.tsv', TSV)}"])
+    err = capfd.readouterr().err
+    (line,) = [line for line in err.split("\n") if line.startswith("error: ")]
+    assert status == 2 and "Traceback" not in err
+    assert re.search(r"out of memory at a batch of \(\d+, \d+\) source and \(\d+, \d+\)", line)
+    assert "train.batch_tokens" in line and "train.accumulate" in line

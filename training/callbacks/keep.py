@@ -1,13 +1,13 @@
-"""What a training keeps: checkpoints to go on from, and the best model."""
+"""The checkpoints that a training goes on from."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import keras
 
 from kformer.run_folder import RunFolder
-from training.checkpoints import Checkpoint, assign, save_checkpoint
+from training.callbacks.best import Best
+from training.checkpoints import Checkpoint, assign, remove_checkpoints, save_checkpoint
 
 
 class Stateful(Protocol):
@@ -21,7 +21,7 @@ class Stateful(Protocol):
 
 
 class Keeper(keras.callbacks.Callback):
-    """Knows how far training is and which model was the best; saves both.
+    """Knows how far training is, and saves checkpoints.
 
     A checkpoint holds weights, optimizer, random states, the number of batches used, the sums of
     the metrics of an unfinished round, and the state of other callbacks: training goes on from it
@@ -29,36 +29,35 @@ class Keeper(keras.callbacks.Callback):
 
     Args:
         run: where the files go.
-        best_by: the figure of a round that says which model is the best, and whether more is
-            better.
+        best: what keeps the best model.
         metrics: the model's training metrics, whose sums an unfinished round has.
-        others: callbacks whose state belongs to a checkpoint, by name.
+        others: what else has a state that belongs to a checkpoint, by name.
         round_batches: batches between validations.
         save_every: batches between checkpoints within a round; None: only after validations.
-        keep: how many checkpoints are kept.
+        keep: how many checkpoints are kept, the newest.
+        keep_best: how many more, those of the best validations.
     """
 
     def __init__(
         self,
         run: RunFolder,
-        best_by: tuple[str, bool],
+        best: Best,
         metrics: Sequence[keras.metrics.Metric],
         others: Mapping[str, Stateful],
         round_batches: int,
         save_every: int | None = None,
         keep: int = 3,
+        keep_best: int = 0,
     ):
         super().__init__()
         self.run = run
-        self.figure, self.more_is_better = best_by
-        self.others = others
+        self.best = best
+        self.others = {"best": best, **others}
         self.round_batches = round_batches
         self.save_every = save_every
         self.keep = keep
+        self.keep_best = keep_best
         self.batches = 0
-        self.best = (-math.inf, -math.inf)
-        self.rounds_since_best = 0
-        self.improved = False
         self._metrics = metrics
         self._sums: list | None = None
 
@@ -75,23 +74,12 @@ class Keeper(keras.callbacks.Callback):
             self.save()
 
     def on_epoch_end(self, epoch, logs=None):
-        value = logs[self.figure] if self.more_is_better else -logs[self.figure]
-        # A small text may score the same, or nothing, round after round: then the loss decides.
-        reached = (value, -logs["val_loss"])
-        self.improved = reached > self.best
-        if self.improved:
-            self.best = reached
-            self.rounds_since_best = 0
-            self.run.save_model(self.model, self.run.best_model)
-        else:
-            self.rounds_since_best += 1
         self._save(in_round=False)
 
     def save(self) -> None:
-        """Saves a checkpoint between validations; the model as the best, too, if there is none."""
+        """Saves a checkpoint between validations."""
         self._save(in_round=True)
-        if not self.run.best_model.exists():
-            self.run.save_model(self.model, self.run.best_model)
+        self.best.save_if_none()
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Goes on from a checkpoint.
@@ -104,8 +92,6 @@ class Keeper(keras.callbacks.Callback):
         self._sums = checkpoint.variables.get("metrics")
         state = checkpoint.state
         self.batches = state["batches"]
-        self.best = tuple(-math.inf if value is None else value for value in state["best"])
-        self.rounds_since_best = state["rounds_since_best"]
         for name, other in self.others.items():
             other.restore(state["callbacks"][name])
 
@@ -113,13 +99,12 @@ class Keeper(keras.callbacks.Callback):
         state = {
             "batches": self.batches,
             "update": int(self.model.optimizer.iterations.numpy()),
-            "best": [value if math.isfinite(value) else None for value in self.best],
-            "rounds_since_best": self.rounds_since_best,
+            # By which checkpoints are compared.
+            "score": None if in_round else self.best.state()["latest"],
             "callbacks": {name: other.state() for name, other in self.others.items()},
         }
-        save_checkpoint(
-            self.run.checkpoints, self.batches, self._groups(in_round), state, self.keep
-        )
+        save_checkpoint(self.run.checkpoints, self.batches, self._groups(in_round), state)
+        remove_checkpoints(self.run.checkpoints, self.keep, self.keep_best)
 
     def _groups(self, in_round: bool) -> dict[str, Sequence[keras.Variable]]:
         groups = {

@@ -5,7 +5,7 @@ import time
 
 import keras
 
-from training.callbacks.keep import Keeper
+from training.callbacks.best import Best
 from training.callbacks.measure import Samples, tokens_seen
 
 
@@ -16,14 +16,14 @@ class Progress(keras.callbacks.Callback):
     Args:
         updates: length of training.
         samples: the translations to show.
-        keeper: what knows whether a round was the best.
+        best: what knows whether a round was the best.
     """
 
-    def __init__(self, updates: int, samples: Samples, keeper: Keeper):
+    def __init__(self, updates: int, samples: Samples, best: Best):
         super().__init__()
         self.updates = updates
         self.samples = samples
-        self.keeper = keeper
+        self.best = best
         self._began: float | None = None
         self._terminal = sys.stdout.isatty()
         self._pause = 0.2 if self._terminal else 60.0
@@ -55,7 +55,7 @@ class Progress(keras.callbacks.Callback):
         sys.stdout.flush()
 
     def on_epoch_end(self, epoch, logs=None):
-        mark = " (best)" if self.keeper.improved else ""
+        mark = " (best)" if self.best.improved else ""
         print(
             f"{chr(13) + chr(27) + '[K' if self._terminal else ''}"
             f"update {logs['update']}/{self.updates}  {clock(time.perf_counter() - self._began)}  "

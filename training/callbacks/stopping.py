@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from kformer.errors import InputError
+from training.callbacks.best import Best
 from training.callbacks.keep import Keeper
 from training.callbacks.measure import TranslationScores
 
@@ -82,16 +83,16 @@ class PatienceLimit(keras.callbacks.Callback):
 
     Args:
         rounds: how many.
-        keeper: what knows.
+        best: what knows.
     """
 
-    def __init__(self, rounds: int, keeper: Keeper):
+    def __init__(self, rounds: int, best: Best):
         super().__init__()
         self.rounds = rounds
-        self.keeper = keeper
+        self.best = best
 
     def on_epoch_end(self, epoch, logs=None):
-        if self.keeper.rounds_since_best >= self.rounds:
+        if self.best.rounds_since_best >= self.rounds:
             self.model.stop_training = True
 
 

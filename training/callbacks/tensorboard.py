@@ -5,17 +5,16 @@ import time
 import keras
 import tensorflow as tf
 
-from kformer.run_folder import RunFolder
 from training.callbacks.measure import Samples, memory_gigabytes
 
 
 class TensorBoardLog(keras.callbacks.Callback):
     """Writes what each round measured as TensorBoard scalars over updates, and the sample
-    translations as a table; loss, learning rate, gradient, padding, memory and speed every few
-    updates.
+    translations as a table that grows by a line a round; loss, learning rate, gradient, padding,
+    memory and speed every few updates.
 
     Args:
-        run: where the event files go.
+        writer: of the event files.
         samples: the translations to show.
     """
 
@@ -38,10 +37,10 @@ class TensorBoardLog(keras.callbacks.Callback):
     # Between rounds there is a point of some of them over so many updates.
     EVERY = 20
 
-    def __init__(self, run: RunFolder, samples: Samples):
+    def __init__(self, writer: tf.summary.SummaryWriter, samples: Samples):
         super().__init__()
+        self.writer = writer
         self.samples = samples
-        self._writer = tf.summary.create_file_writer(str(run.logs))
         self._last = 0
 
     def on_epoch_begin(self, epoch, logs=None):
@@ -75,20 +74,30 @@ class TensorBoardLog(keras.callbacks.Callback):
         )
         figures = {name: logs[name] for name in self.TAGS if name in logs and name not in there}
         self._write(logs["update"], figures)
-        with self._writer.as_default(step=logs["update"]):
-            rows = ["| source | translation | reference |", "|---|---|---|"]
-            rows += [
-                "| " + " | ".join(text.replace("|", "\\|") for text in sample) + " |"
-                for sample in self.samples.latest
-            ]
-            tf.summary.text("samples", "\n".join(rows))
-        self._writer.flush()
+        with self.writer.as_default(step=logs["update"]):
+            tf.summary.text("samples", _table(self.samples))
+        self.writer.flush()
 
     def _write(self, update: int, figures: dict[str, float]) -> None:
-        with self._writer.as_default(step=update):
+        with self.writer.as_default(step=update):
             for name, value in figures.items():
                 tf.summary.scalar(self.TAGS[name], value)
 
-    def close(self) -> None:
-        """Writes what is not written yet."""
-        self._writer.close()
+
+def _table(samples: Samples) -> str:
+    """For each sentence how its translation changed, as Markdown."""
+    lines = []
+    for number, (source, reference) in enumerate(
+        zip(samples.sources, samples.references, strict=True)
+    ):
+        lines += [f"| update | BLEU | {_cell(source)} |", "|---|---|---|"]
+        lines += [
+            f"| {update} | {bleu:.2f} | {_cell(translations[number])} |"
+            for update, bleu, translations in samples.history
+        ]
+        lines += [f"| reference | | {_cell(reference)} |", ""]
+    return "\n".join(lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

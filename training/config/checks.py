@@ -180,6 +180,10 @@ def _check_model(config: Config) -> None:
             "model.d_model / model.num_heads must be even for rotary positions. "
             f"Received: {model.d_model} / {model.num_heads}"
         )
+    if model.positions == "rotary" and model.attention != "dot_product":
+        raise InputError(
+            f"model.positions rotary needs model.attention dot_product. Received: {model.attention}"
+        )
     if model.positions == "learned" and (model.max_length or 0) <= data.max_length:
         raise InputError(
             "model.max_length must be more than data.max_length (the end token takes a position) "
@@ -204,6 +208,11 @@ def _check_training(config: Config) -> None:
         raise InputError(
             "train.updates must be more than train.warmup_updates for a linear schedule. "
             f"Received: {train.updates} and {train.warmup_updates}"
+        )
+    if train.source_vectors is not None and config.model.kind == "language_model":
+        raise InputError(
+            "train.source_vectors: model.kind language_model has one embedding, which "
+            "train.target_vectors is for"
         )
     if train.source_vectors is not None and config.model.tie == "all":
         raise InputError(

@@ -33,61 +33,83 @@ _IDS = tf.TensorSpec((None, None), tf.int32)
 _SPEC = ((_IDS, _IDS), _IDS)
 
 
-def training_batches(
-    store: TokenStore,
-    *,
-    max_tokens: int,
-    seed: int,
-    corpus_pairs: Sequence[int] | None = None,
-    weights: Sequence[float] | None = None,
-    shapes: Sequence[Shape] | None = None,
-    shares: Shares = WHOLE,
-    start_update: int = 0,
-) -> tf.data.Dataset:
-    """The endless stream of batches of epochs 0, 1, 2, ..., from batch `start_update` on.
-
-    Made for `model.fit(..., steps_per_epoch=N)`. Iterating again starts at `start_update` again.
+class TrainingBatches:
+    """The endless stream of batches of epochs 0, 1, 2, ...
 
     Args:
         store: The pairs. Epoch e is of the tokens of `store.epoch(e)`, as many pairs in the same
             order each time.
         max_tokens, seed, corpus_pairs, weights, shapes: See `plan_epoch`. For epochs whose
             lengths differ, shapes must hold the longest that may come: `choose_shapes(longest=)`.
-        shares: Which shares of each batch to give, one after another; by default all of it.
-        start_update: How many batches of the stream were used before.
-
-    Returns:
-        A dataset of batches as `assemble` makes them, int32.
-
-    Raises:
-        InputError: If an argument is out of range.
     """
-    if start_update < 0:
-        raise InputError(f"start_update must not be negative. Received: {start_update}")
 
-    def plan(pairs: TokenStore, epoch: int) -> Plan:
-        return plan_epoch(
-            pairs.source_lengths,
-            pairs.target_lengths,
-            max_tokens=max_tokens,
-            seed=seed,
-            epoch=epoch,
-            corpus_pairs=corpus_pairs,
-            weights=weights,
-            shapes=shapes,
+    def __init__(
+        self,
+        store: TokenStore,
+        *,
+        max_tokens: int,
+        seed: int,
+        corpus_pairs: Sequence[int] | None = None,
+        weights: Sequence[float] | None = None,
+        shapes: Sequence[Shape] | None = None,
+    ):
+        self.store = store
+        self._arguments = {
+            "max_tokens": max_tokens,
+            "seed": seed,
+            "corpus_pairs": corpus_pairs,
+            "weights": weights,
+            "shapes": shapes,
+        }
+        # How many batches the epochs have that are known so far.
+        self._lengths: list[int] = []
+
+    def dataset(self, start: int = 0, shares: Shares = WHOLE) -> tf.data.Dataset:
+        """The batches as `assemble` makes them, int32, for `fit(..., steps_per_epoch=N)`.
+
+        Args:
+            start: How many batches of the stream were used before. Iterating again starts there
+                again.
+            shares: Which shares of each batch to give, one after another; by default all of it.
+
+        Raises:
+            InputError: If an argument, or one of the constructor's, is out of range.
+        """
+        if start < 0:
+            raise InputError(f"start must not be negative. Received: {start}")
+        first = 0
+        # The tokens of an epoch that is over need not be made again to be counted.
+        while first < len(self._lengths) and self._lengths[first] <= start:
+            start -= self._lengths[first]
+            first += 1
+        # Here, so that a wrong argument is not told from inside the pipeline.
+        self._plan(self.store.epoch(first), first)
+
+        def batches() -> Iterator[Batch]:
+            skip = start
+            for epoch in count(first):
+                pairs = self.store.epoch(epoch)
+                plan = self._plan(pairs, epoch)
+                yield from _assembled(pairs, plan, shares, skip)
+                skip = max(0, skip - len(plan))
+
+        return _dataset(batches)
+
+    def state(self) -> dict[str, list[int]]:
+        """What `restore` needs to begin anywhere at once."""
+        return {"epochs": list(self._lengths)}
+
+    def restore(self, state: dict[str, list[int]]) -> None:
+        """Goes on from what `state` gave."""
+        self._lengths = list(state["epochs"])
+
+    def _plan(self, pairs: TokenStore, epoch: int) -> Plan:
+        plan = plan_epoch(
+            pairs.source_lengths, pairs.target_lengths, epoch=epoch, **self._arguments
         )
-
-    plan(store.epoch(0), 0)  # A wrong argument is told here, not from inside the pipeline.
-
-    def batches() -> Iterator[Batch]:
-        skip = start_update
-        for epoch in count():
-            pairs = store.epoch(epoch)
-            epoch_plan = plan(pairs, epoch)
-            yield from _assembled(pairs, epoch_plan, shares, skip)
-            skip = max(0, skip - len(epoch_plan))
-
-    return _dataset(batches)
+        if epoch == len(self._lengths):
+            self._lengths.append(len(plan))
+        return plan
 
 
 def evaluation_batches(
@@ -103,7 +125,7 @@ def evaluation_batches(
         store: The pairs.
         max_tokens, shapes: See `plan_epoch`. With the shapes of the training, all batches of a
             run are of these shapes: choose them to hold the longest of these pairs too.
-        shares: See `training_batches`.
+        shares: See `TrainingBatches.dataset`.
 
     Raises:
         InputError: If an argument is out of range, or a pair fits no shape.

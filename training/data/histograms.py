@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kformer.errors import InputError
+from kformer.plots.figure import new_figure, save
 from training.data.store import TokenStore
 
 
@@ -16,14 +16,10 @@ def plot_lengths(store: TokenStore, path: Path) -> None:
         path: the picture to write; its ending says in which format.
 
     Raises:
-        InputError: Matplotlib is not installed.
+        InputError: Matplotlib is not installed, or the picture cannot be written.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise InputError("pictures need Matplotlib: pip install 'kformer[plots]'") from error
     meta = store.meta
-    figure = Figure((11, 4), layout="constrained")
+    figure = new_figure(11, 4)
     lengths, ratios = figure.subplots(1, 2)
     counts = {"source": meta.source.lengths, "target": meta.target.lengths}
     # The last few long texts would squeeze all others into a corner.
@@ -51,7 +47,7 @@ def plot_lengths(store: TokenStore, path: Path) -> None:
     for axes in (lengths, ratios):
         axes.spines[["top", "right"]].set_visible(False)
         axes.yaxis.get_major_locator().set_params(integer=True)
-    figure.savefig(path, dpi=150)
+    save(figure, path)
 
 
 def _quantile(counts: list[int], share: float) -> int:

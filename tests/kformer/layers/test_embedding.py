@@ -76,6 +76,23 @@ def test_embedding_is_scaled_and_its_position_added(kind, scale, reference, rand
     np.testing.assert_allclose(layer(ids)[1], output[1], atol=1e-6)
 
 
+@pytest.mark.parametrize("scale", [False, True])
+def test_a_table_of_another_width_is_led_to_the_models(scale, random, randomize):
+    layer = PositionalEmbedding(7, 4, "none", scale=scale, embedding_dim=3)
+    layer.build()
+    randomize(layer)
+    assert [w.shape for w in layer.weights] == [(7, 3), (3, 4)]
+    rows = layer.embedding.numpy() @ layer.projection.numpy() * (2 if scale else 1)
+    ids = np.array([[3, 6, 0]])
+    np.testing.assert_allclose(layer(ids)[0], rows[ids[0]], atol=1e-5)
+
+
+def test_a_table_of_the_models_width_is_led_nowhere():
+    layer = PositionalEmbedding(7, 4, embedding_dim=4)
+    layer.build()
+    assert [w.shape for w in layer.weights] == [(7, 4)]
+
+
 @pytest.mark.parametrize("start", [1, tf.constant([0, 1])], ids=["scalar", "a row"])
 def test_positions_past_the_learned_table_are_an_error(start):
     layer = PositionalEmbedding(7, 4, "learned", max_length=5)
@@ -93,8 +110,9 @@ def test_positions_past_the_learned_table_are_an_error_in_a_graph_too():
         embed(tf.ones([2, 6], tf.int32))
 
 
-def test_embedding_starts_with_a_variance_of_one_after_scaling():
-    layer = PositionalEmbedding(500, 64, "none")
+@pytest.mark.parametrize("embedding_dim", [None, 200])
+def test_embedding_starts_with_a_variance_of_one_after_scaling(embedding_dim):
+    layer = PositionalEmbedding(500, 64, "none", embedding_dim=embedding_dim)
     assert layer(np.arange(500)[None]).numpy().std() == pytest.approx(1, rel=0.03)
 
 

@@ -16,6 +16,9 @@ OPTION_SETS = {
     "pre-norm, no positions, tied target": dict(
         norm="pre", positions="none", tie="target", scale_embedding=False, source_vocab_size=13
     ),
+    "additive": dict(attention="additive", num_decoder_layers=1),
+    "rotary": dict(norm="pre", positions="rotary", num_encoder_layers=1),
+    "narrow embeddings": dict(tie="none", embedding_dim=5, source_vocab_size=13),
 }  # fmt: skip
 
 

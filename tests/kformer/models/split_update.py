@@ -67,7 +67,7 @@ with devices.strategy.scope():
         dropout=0.0, dtype="float32",
     )  # fmt: skip
     # An epsilon that does not blow up gradients which are rounding errors.
-    optimizer = Adam(0.05, epsilon=1e-2, global_clipnorm=0.5, weight_decay=0.1)
+    optimizer = Adam(0.05, epsilon=1e-2, global_clipnorm=0.5, weight_decay=0.1, average_decay=0.9)
     model.compile(optimizer, MaskedCrossEntropy(0.1), metrics=[TokenAccuracy(), Perplexity()])
 if KIND == "accumulated":
     model.accumulate = PARTS

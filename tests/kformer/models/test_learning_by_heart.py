@@ -5,12 +5,23 @@ import tensorflow as tf
 
 from kformer.ids import END_ID, START_ID
 from kformer.losses import MaskedCrossEntropy
-from kformer.models import Transformer
+from kformer.models import Recurrent, Transformer
 from kformer.search import Beam, Greedy
 
+SMALL = dict(num_encoder_layers=1, num_decoder_layers=1, dropout=0.0)
+MODELS = {
+    "transformer": lambda vocab: Transformer(vocab, vocab, 64, 4, 128, norm="pre", **SMALL),
+    "recurrent": lambda vocab: Recurrent(
+        vocab, vocab, 64, bidirectional=True, input_feeding=True, **SMALL
+    ),
+    "without attention": lambda vocab: Recurrent(
+        vocab, vocab, 64, cell="gru", attention="none", bidirectional=True, **SMALL
+    ),
+}
 
-@pytest.fixture(scope="module")
-def learned():
+
+@pytest.fixture(scope="module", params=MODELS)
+def learned(request):
     """A model that has seen twenty random pairs often enough, and the pairs."""
     keras.utils.set_random_seed(3)
     random = np.random.default_rng(3)
@@ -23,10 +34,11 @@ def learned():
         labels[row, :target_length] = random.integers(4, vocab, target_length)
         labels[row, target_length] = END_ID
     inputs = np.concatenate([np.full([pairs, 1], START_ID), labels[:, :-1]], axis=1)
-    model = Transformer(
-        vocab, vocab, 64, 4, 128, num_encoder_layers=1, num_decoder_layers=1, norm="pre", dropout=0
+    model = MODELS[request.param](vocab)
+    model.compile(
+        keras.optimizers.Adam(2e-3 if request.param == "transformer" else 5e-3),
+        MaskedCrossEntropy(label_smoothing=0.1),
     )
-    model.compile(keras.optimizers.Adam(2e-3), MaskedCrossEntropy(label_smoothing=0.1))
     data = tf.data.Dataset.from_tensors(((source, inputs), labels)).repeat(150)
     model.fit(data, verbose=0)
     return model, source, inputs, labels

@@ -8,6 +8,7 @@ import pytest
 
 from kformer.losses import MaskedCrossEntropy
 from kformer.metrics import Perplexity, TokenAccuracy
+from kformer.models import Recurrent
 
 FRESH_PROCESS = """
 import sys
@@ -27,6 +28,7 @@ found["smoothing"] = model.loss.label_smoothing
 weights = kformer.models.Transformer(**{**model.get_config(), "name": "other"})
 weights.load_weights(f"{folder}/model.weights.h5")
 found["logits_from_weights"] = weights(inputs)
+found["recurrent"] = keras.saving.load_model(f"{folder}/recurrent.keras")(inputs)
 model.fit(inputs, given["labels"], batch_size=3, shuffle=False, verbose=0)
 found["logits_after_fit"] = model(inputs)
 np.savez(f"{folder}/found.npz", **found)
@@ -49,6 +51,11 @@ def test_saved_models_come_back_whole_in_a_fresh_process(build, batch, tmp_path)
     model.fit((source, target), labels, batch_size=3, epochs=2, shuffle=False, verbose=0)
     model.save(tmp_path / "model.keras")
     model.save_weights(tmp_path / "model.weights.h5")
+    recurrent = Recurrent(
+        13, 11, 8, cell="gru", bidirectional=True, attention="additive", input_feeding=True,
+        tie="target",
+    )  # fmt: skip
+    recurrent.save(tmp_path / "recurrent.keras")
     np.savez(tmp_path / "given.npz", source=source, target=target, labels=labels)
     logits = model((source, target)).numpy()
     slots = [variable.numpy() for variable in model.optimizer.variables]
@@ -65,6 +72,7 @@ def test_saved_models_come_back_whole_in_a_fresh_process(build, batch, tmp_path)
     found = np.load(tmp_path / "found.npz")
     np.testing.assert_allclose(found["logits"], logits, atol=1e-6)
     np.testing.assert_allclose(found["logits_from_weights"], logits, atol=1e-6)
+    np.testing.assert_allclose(found["recurrent"], recurrent((source, target)), atol=1e-6)
     assert found["iterations"] == 2 and found["smoothing"] == 0.1
     assert len(slots) > 2 * len(model.trainable_weights)
     for index, slot in enumerate(slots):

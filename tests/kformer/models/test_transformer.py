@@ -57,7 +57,9 @@ def test_every_source_token_reaches_every_logit(build, batch):
 
 def test_source_order_matters_with_positions_only(build):
     source, swapped, target = [[4, 5, 6]], [[6, 5, 4]], np.array([[2, 4]])
-    for positions, matters in (("sinusoidal", True), ("sinusoidal_halves", True), ("none", False)):
+    for positions, matters in (
+        ("sinusoidal", True), ("sinusoidal_halves", True), ("rotary", True), ("none", False)
+    ):  # fmt: skip
         model = build(positions=positions)
         difference = model((np.array(source), target)) - model((np.array(swapped), target))
         assert (np.abs(difference).max() > 1e-4) == matters, positions
@@ -125,6 +127,16 @@ def test_attention_is_over_the_real_source_tokens(build, batch):
         np.testing.assert_array_equal(weights[~real], 0)
         assert weights[real].min() > 0
     assert np.abs(layers[0] - layers[1]).max() > 1e-3
+
+
+def test_rotary_positions_turn_self_attention_only(build):
+    model = build(positions="rotary")
+    for layer in [*model.encoder.layers, *model.decoder.layers]:
+        assert layer.self_attention.rotary
+    assert not any(layer.cross_attention.rotary for layer in model.decoder.layers)
+    ids = np.array([[4, 5, 4]])
+    embedded = model.source_embedding(ids)
+    np.testing.assert_array_equal(embedded[0, 0], embedded[0, 2])
 
 
 @pytest.mark.parametrize("dtype", POLICIES)
@@ -240,6 +252,13 @@ def test_one_table_needs_one_vocabulary(build):
         build(tie="both")
 
 
+@pytest.mark.parametrize("tie", ["all", "target"])
+def test_tables_of_another_width_cannot_be_tied(tie, build):
+    assert build(tie=tie, embedding_dim=8).embedding_dim == 8
+    with pytest.raises(ValueError, match=f"embedding_dim=5, d_model=8, tie='{tie}'"):
+        build(tie=tie, embedding_dim=5)
+
+
 def test_output_bias_is_added_to_every_logit(build, batch):
     inputs, _ = batch
     model = build(output_bias=True)
@@ -257,11 +276,17 @@ def test_depths_are_separate(build):
     assert (len(model.encoder.layers), len(model.decoder.layers)) == (3, 1)
 
 
-@pytest.mark.parametrize("option", ["activation", "norm", "positions", "scale_embedding"])
+@pytest.mark.parametrize(
+    "option", ["activation", "attention", "norm", "positions", "scale_embedding"]
+)
 def test_each_option_changes_the_function(option, build, batch):
     inputs, _ = batch
     value = dict(
-        activation="swish", norm="pre", positions="sinusoidal_halves", scale_embedding=False
+        activation="swish",
+        attention="additive",
+        norm="pre",
+        positions="sinusoidal_halves",
+        scale_embedding=False,
     )[option]
     assert np.abs(build(**{option: value})(inputs) - build()(inputs)).max() > 1e-3
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from kformer.errors import InputError
 from kformer.text import END_ID, PAD_ID, START_ID
-from training.data.batches import assemble, evaluation_batches, training_batches
+from training.data.batches import TrainingBatches, assemble, evaluation_batches
 from training.data.plan import plan_epoch
 from training.data.shapes import Shape, choose_shapes
 from training.data.store import TokenStore
@@ -164,8 +164,8 @@ def test_a_resumed_stream_goes_on_at_the_exact_batch(store, shapes, offset, kind
         "second": sizes[0] + 2,
         "third": sizes[0] + sizes[1] + 1,
     }[offset]
-    whole = training_batches(store, **OPTIONS, **options).skip(start).take(4)
-    resumed = training_batches(store, start_update=start, **OPTIONS, **options).take(4)
+    whole = TrainingBatches(store, **OPTIONS, **options).dataset().skip(start).take(4)
+    resumed = TrainingBatches(store, **OPTIONS, **options).dataset(start).take(4)
     for expected, batch in zip(whole, resumed, strict=True):
         assert same(expected, batch)
 
@@ -187,7 +187,7 @@ def test_a_resumed_stream_does_not_sort_the_epochs_before(store, monkeypatch):
 
     start = sum(len(plan) for plan in plans(store, 40))
     monkeypatch.setattr("training.data.batches.plan_epoch", watched)
-    next(iter(training_batches(store, start_update=start, **OPTIONS)))
+    next(iter(TrainingBatches(store, **OPTIONS).dataset(start)))
     assert set(arranged) == {40}
 
 
@@ -199,7 +199,7 @@ def test_the_stream_is_the_plans_of_one_epoch_after_another(store, sampled):
         for epoch, plan in enumerate(plans(store, 3))
         for i in range(len(plan))
     ]
-    stream = training_batches(store, **OPTIONS)
+    stream = TrainingBatches(store, **OPTIONS).dataset()
     for batch, reference in zip(islice(stream, len(expected)), expected, strict=True):
         assert same(batch, reference)
 
@@ -207,7 +207,7 @@ def test_the_stream_is_the_plans_of_one_epoch_after_another(store, sampled):
 def test_the_stream_has_each_corpus_as_often_as_its_weight_says(store):
     options = {"corpus_pairs": [50, 150], "weights": [2, 0.3]}
     (plan,) = plans(store, 1, **options)
-    seen = numbers(training_batches(store, **OPTIONS, **options).take(len(plan)))
+    seen = numbers(TrainingBatches(store, **OPTIONS, **options).dataset().take(len(plan)))
     assert np.array_equal(seen[:100], np.repeat(np.arange(50), 2))
     assert len(seen[100:]) == len(set(seen[100:])) == 45
 
@@ -233,7 +233,7 @@ def test_fixed_shapes_are_traced_once_each_over_training_and_evaluation(store, s
         return tf.reduce_sum(labels)
 
     (plan,) = plans(store, 1, shapes=shapes)
-    training = list(training_batches(store, shapes=shapes, **OPTIONS).take(len(plan)))
+    training = list(TrainingBatches(store, shapes=shapes, **OPTIONS).dataset().take(len(plan)))
     assert np.array_equal(numbers(training), np.arange(len(store)))
     for batch in [*training, *evaluation_batches(store, max_tokens=400, shapes=shapes)]:
         step(*batch)
@@ -244,7 +244,7 @@ def test_fixed_shapes_are_traced_once_each_over_training_and_evaluation(store, s
 def test_datasets_declare_their_elements(store):
     ids = tf.TensorSpec((None, None), tf.int32)
     for dataset in (
-        training_batches(store, max_tokens=400, seed=1),
+        TrainingBatches(store, max_tokens=400, seed=1).dataset(),
         evaluation_batches(store, max_tokens=400),
     ):
         assert dataset.element_spec == ((ids, ids), ids)
@@ -253,13 +253,14 @@ def test_datasets_declare_their_elements(store):
 def test_wrong_arguments_are_told_before_the_first_batch(store, shapes):
     for pattern, options in (
         ("max_tokens", {"max_tokens": 0}),
-        ("start_update", {"start_update": -1}),
         ("seed", {"seed": -1}),
         ("weights", {"weights": [0]}),
         ("corpus_pairs", {"corpus_pairs": [1]}),
         ("shapes must hold", {"shapes": shapes[:1]}),
     ):
         with pytest.raises(InputError, match=pattern):
-            training_batches(store, **{**OPTIONS, **options})
+            TrainingBatches(store, **{**OPTIONS, **options}).dataset()
+    with pytest.raises(InputError, match="start must not be negative"):
+        TrainingBatches(store, **OPTIONS).dataset(-1)
     with pytest.raises(InputError, match="shapes must hold"):
         evaluation_batches(store, max_tokens=400, shapes=shapes[:1])

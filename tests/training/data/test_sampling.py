@@ -5,7 +5,7 @@ import pytest
 
 from kformer.subwords.encode import load
 from kformer.subwords.learn import learn
-from training.data.batches import training_batches
+from training.data.batches import TrainingBatches
 from training.data.encoding import load_encoders
 from training.data.rows import Pair
 from training.data.sampling import SampledStore
@@ -84,7 +84,7 @@ def test_epochs_that_are_over_are_removed_but_can_still_be_read(sampled):
 
 def test_batches_take_their_tokens_from_the_epoch_they_are_in(sampled):
     store, other = sampled(), sampled()
-    batches = training_batches(store, max_tokens=600, seed=3).as_numpy_iterator()
+    batches = TrainingBatches(store, max_tokens=600, seed=3).dataset().as_numpy_iterator()
     for epoch in range(2):
         tokens = other.epoch(epoch)
         expected = sorted(tuple(tokens.pair(i)[0].tolist()) for i in range(len(tokens)))
@@ -94,3 +94,22 @@ def test_batches_take_their_tokens_from_the_epoch_they_are_in(sampled):
             # The end token and padding are not in the store.
             found += [tuple(row[: np.argmax(row == 3)].tolist()) for row in source]
         assert sorted(found) == expected
+
+
+def test_going_on_makes_no_tokens_of_epochs_that_are_over(sampled):
+    first = TrainingBatches(sampled(), max_tokens=600, seed=3)
+    whole = first.dataset().as_numpy_iterator()
+    for _ in range(2 * len(PAIRS)):
+        next(whole)
+        if len(first.state()["epochs"]) == 3:
+            break
+    start = sum(first.state()["epochs"][:2]) + 1
+    made = []
+    store = sampled()
+    usual, store._make = store._make, lambda epoch: made.append(epoch) or usual(epoch)
+    later = TrainingBatches(store, max_tokens=600, seed=3)
+    later.restore(first.state())
+    got = next(later.dataset(start).as_numpy_iterator())
+    expected = next(first.dataset(start).as_numpy_iterator())
+    np.testing.assert_array_equal(got[1], expected[1])
+    assert min(made) == 2

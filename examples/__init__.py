@@ -1,0 +1,1 @@
+"""Small complete programs made of kformer's layers."""
