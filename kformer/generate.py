@@ -134,7 +134,7 @@ def _generator(options: argparse.Namespace) -> "Generator":
     from kformer.generation import GenerationGraph, Generator, load_language_model
 
     model, tokenizers = load_language_model(options.run)
-    search = make_search(tokenizers, options)
+    search = make_search(options, tokenizers)
     graph = GenerationGraph(model, tokenizers, search, max_length=options.max_length)
     return Generator(graph, max_batch_tokens=options.max_batch_tokens)
 

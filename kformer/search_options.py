@@ -157,7 +157,7 @@ def make_graph(
     """
     from kformer.graph import AttentionFrom, TranslationGraph
 
-    search = make_search(tokenizers, options)
+    search = make_search(options, tokenizers)
     heads = options.alignment_heads and tuple(options.alignment_heads)
     return TranslationGraph(
         model,
@@ -171,18 +171,25 @@ def make_graph(
     )
 
 
-def make_search(tokenizers: "Tokenizers", options: argparse.Namespace) -> "Search":
+def make_search(options: argparse.Namespace, tokenizers: "Tokenizers | None" = None) -> "Search":
     """The search that the options describe.
+
+    Args:
+        options: as parsed.
+        tokenizers: of the model, for forbidden pieces; None: these are not looked at.
 
     Raises:
         InputError: an option is out of range.
     """
-    ids = {piece: number for number, piece in enumerate(tokenizers.target.pieces())}
-    for piece in options.forbid:
-        if piece not in ids:
-            raise InputError(f"--forbid {piece}: no piece of the target vocabulary")
+    forbidden = ()
+    if tokenizers is not None:
+        ids = {piece: number for number, piece in enumerate(tokenizers.target.pieces())}
+        for piece in options.forbid:
+            if piece not in ids:
+                raise InputError(f"--forbid {piece}: no piece of the target vocabulary")
+        forbidden = tuple(ids[piece] for piece in options.forbid)
     try:
-        return _search(options, tuple(ids[piece] for piece in options.forbid))
+        return _search(options, forbidden)
     except ValueError as error:
         raise InputError(str(error)) from error
 

@@ -53,10 +53,7 @@ def _run(arguments: list[str], began: float) -> int:
     if parsed.print_config:
         print(to_yaml(config))
         return 0
-    if config.train.init_from is not None and config.tokenizer.file is None:
-        # Embeddings mean nothing with another vocabulary.
-        tokenizer = replace(config.tokenizer, file=config.train.init_from)
-        config = replace(config, tokenizer=tokenizer)
+    config = with_vocabulary(config)
     folder, resume = _folder(config, parsed)
     if resume:
         run_config = load_config(folder / "config.yaml")
@@ -76,6 +73,16 @@ def _run(arguments: list[str], began: float) -> int:
     from training.session import train
 
     return train(config, prepared, folder, began, overwrite=parsed.overwrite, resume=resume)
+
+
+def with_vocabulary(config: Config) -> Config:
+    """The configuration with the vocabulary of the run that training begins with, if there is one.
+
+    Embeddings mean nothing with another vocabulary.
+    """
+    if config.train.init_from is None or config.tokenizer.file is not None:
+        return config
+    return replace(config, tokenizer=replace(config.tokenizer, file=config.train.init_from))
 
 
 def _folder(config: Config, parsed: jsonargparse.Namespace) -> tuple[Path, bool]:

@@ -1,0 +1,1 @@
+"""Experiments: variants of a run, trained over seeds, translated and compared."""

@@ -1,0 +1,37 @@
+"""The pictures of a report."""
+
+import statistics
+from importlib.util import find_spec
+from pathlib import Path
+
+from training.compare.results import Results
+
+CURVES, LENGTHS = "curves.png", "lengths.png"
+
+
+def draw(results: Results, folder: Path) -> list[str]:
+    """Draws the validations during training and BLEU by length.
+
+    Args:
+        results: what to show.
+        folder: where to.
+
+    Returns:
+        The names of the files; none where matplotlib is not installed.
+    """
+    if find_spec("matplotlib") is None:
+        print("no pictures: matplotlib is not installed (pip install 'kformer[plots]')")
+        return []
+    from kformer import plots
+
+    plots.save(plots.curves(results.curves), folder / CURVES)
+    by_length = {
+        row.name: [
+            statistics.fmean(result.bleu_by_length[name] for result in row.results)
+            for name in results.sentences
+        ]
+        for row in results.rows
+        if row.results
+    }
+    plots.save(plots.bleu_by_length(list(results.sentences), by_length), folder / LENGTHS)
+    return [CURVES, LENGTHS]
