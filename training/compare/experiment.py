@@ -147,7 +147,7 @@ def option_words(settings: Mapping[str, Any]) -> list[str]:
 
 def slug(name: str) -> str:
     """A name that is fit for files."""
-    return re.sub(r"[^\w.,+=-]+", "-", name).strip("-.") or "default"
+    return re.sub(r"[^\w.+-]+", "-", name).strip("-.") or "default"
 
 
 def _split(

@@ -33,5 +33,7 @@ def draw(results: Results, folder: Path) -> list[str]:
         for row in results.rows
         if row.results
     }
-    plots.save(plots.bleu_by_length(list(results.sentences), by_length), folder / LENGTHS)
+    plots.save(
+        plots.bleu_by_length(list(results.sentences), by_length, "source words"), folder / LENGTHS
+    )
     return [CURVES, LENGTHS]

@@ -140,7 +140,9 @@ def _compared(experiment: Experiment) -> Iterable[str]:
     }
     if searches:
         yield "Its translations of the test text are made with `python -m kformer.translate` and:"
-        yield _table(["", "options"], [[name, _code(words)] for name, words in searches.items()])
+        yield _table(
+            ["", "options"], [[name, _code(words)] for name, words in searches.items()], "---"
+        )
 
 
 def _code(words: Sequence[str]) -> str:
@@ -161,8 +163,8 @@ def _cell(results: Sequence[Result], value: Callable[[Result], float], form: str
     return f"{mean:{form}}" + (f" ± {deviation:{form}}" if deviation else "")
 
 
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]], align: str = "---:") -> str:
+    lines = [header, ["---", *[align] * (len(header) - 1)], *rows]
     return "\n".join(f"| {' | '.join(_escaped(cell) for cell in line)} |" for line in lines)
 
 

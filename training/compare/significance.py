@@ -26,7 +26,7 @@ def paired_bootstrap(
         bleu_tokenize: sacreBLEU's tokenizer for BLEU.
 
     Returns:
-        A p-value for each of the others, and sacreBLEU's signature.
+        A p-value for each of the others, 1 where BLEU is the same, and sacreBLEU's signature.
 
     Source:
         Koehn, "Statistical Significance Tests for Machine Translation Evaluation" (2004).
@@ -37,4 +37,7 @@ def paired_bootstrap(
         systems, {"BLEU": BLEU(tokenize=bleu_tokenize)}, [list(references)], test_type="bs"
     )
     signatures, scores = test()
-    return [result.p_value for result in scores["BLEU"][1:]], str(signatures["BLEU"])
+    first, *results = scores["BLEU"]
+    # Its formula gives the same translations the smallest p, not the largest.
+    p_values = [1.0 if result.score == first.score else result.p_value for result in results]
+    return p_values, str(signatures["BLEU"])
