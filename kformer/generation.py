@@ -23,8 +23,8 @@ from kformer.translator import TextTooLongError, Translator
 class GenerationGraph(TranslationGraph):
     """A model of lines of one language, in functions on string tensors.
 
-    Those of `TranslationGraph`, where every source is empty: `complete` writes texts that begin
-    with its prefixes, `score` takes a text as the target.
+    Those of `TranslationGraph`, where every source is empty: `translate` goes on with a text,
+    `complete` writes texts that begin with its prefixes, `score` takes a text as the target.
 
     Args:
         model: a language model.
@@ -48,6 +48,16 @@ class GenerationGraph(TranslationGraph):
         # Of learned positions the end of the empty source takes one, that of a text another.
         self.max_target_tokens -= 1
         self.max_scored_tokens = min(self.max_target_tokens - 1, MOST_SCORED)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])
+    def translate_nbest(self, text):
+        """Texts that begin with each text; see `complete`."""
+        return self.complete(tf.fill(tf.shape(text), ""), text)
+
+    @property
+    def has_attention(self):
+        # To an empty source there is nothing to attend to.
+        return False
 
     def _read(self, text):
         ends = tf.fill([tf.size(text), 1], END_ID)

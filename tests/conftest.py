@@ -58,6 +58,11 @@ def random_recurrent_fixture():
     return random_recurrent
 
 
+@pytest.fixture(scope="session", name="random_language_model")
+def random_language_model_fixture():
+    return random_language_model
+
+
 @pytest.fixture(scope="session")
 def save_run():
     """Makes a run folder as training leaves it, as far as using it goes."""
@@ -80,12 +85,14 @@ def save_run():
 def save_lines_run():
     """Makes a run folder of a language model of lines of one language."""
 
-    def save_lines_run(path, tokenizer, **options):
+    def save_lines_run(path, tokenizer, texts=None, **options):
         run = RunFolder(path)
         run.save_model(random_language_model(tokenizer.vocab_size, **options), run.best_model)
         Tokenizers(tokenizer, tokenizer).save(run.tokenizer)
         run.config.write_text("")
         run.data.mkdir(exist_ok=True)
+        for part, lines in (texts or {}).items():
+            run.text(part).write_text("".join(f"\t{line}\n" for line in lines), "utf-8")
         run.tokens_meta.write_text('{"fingerprint": "abc", "source_tokens": 0}')
         return run
 
