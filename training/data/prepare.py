@@ -14,6 +14,7 @@ from kformer.errors import InputError
 from kformer.quiet import import_tensorflow
 from kformer.subwords.adopt import adopt
 from kformer.subwords.learn import byte_model, learn
+from kformer.vocabulary_files import SUFFIXES, vocabulary_files
 from training.config import Config, TokenizerConfig
 from training.data import cleaning, store
 from training.data.cache import Cache, default_cache
@@ -183,7 +184,7 @@ def _vocabulary_files(config: TokenizerConfig) -> list[Path]:
         if not file.is_file():
             hint = "; two files need tokenizer.joint false" if "," in str(file) else ""
             raise InputError(f"tokenizer.file: {file}: no such file{hint}")
-        if file.suffix not in (".model", ".txt"):
+        if file.suffix not in SUFFIXES:
             raise InputError(
                 f"tokenizer.file: {file}: must be a .model of SentencePiece or a .txt of words"
             )
@@ -192,15 +193,18 @@ def _vocabulary_files(config: TokenizerConfig) -> list[Path]:
 
 def _files_of_run(folder: Path, joint: bool) -> list[Path]:
     """The vocabularies in a run folder, or in its `tokenizer`."""
-    stems = ["joint"] if joint else ["source", "target"]
-    for place in (folder / "tokenizer", folder):
-        found = {path.stem: path for path in sorted(place.glob("*")) if path.is_file()}
-        if all(stem in found for stem in stems):
-            return [found[stem] for stem in stems]
-    raise InputError(
-        f"tokenizer.file: {folder}: holds no {' and '.join(f'{stem}.*' for stem in stems)}, which "
-        f"tokenizer.joint {str(joint).lower()} needs"
-    )
+    places = [place for place in (folder / "tokenizer", folder) if place.is_dir()]
+    try:
+        files = vocabulary_files(places[0])
+    except InputError as error:
+        raise InputError(f"tokenizer.file: {error}") from error
+    if joint != ("joint" in files):
+        names = " and ".join(path.name for path in files.values())
+        raise InputError(
+            f"tokenizer.file: {folder}: holds {names}, so tokenizer.joint must be "
+            f"{str(not joint).lower()}"
+        )
+    return list(files.values())
 
 
 def _use(file: Path, target: Path) -> None:
