@@ -1,9 +1,10 @@
 """The pictures of a report."""
 
 import statistics
-from importlib.util import find_spec
 from pathlib import Path
 
+from kformer import plots
+from training.callbacks.pictures import can_draw
 from training.compare.results import Results
 
 CURVES, LENGTHS = "curves.png", "lengths.png"
@@ -19,11 +20,9 @@ def draw(results: Results, folder: Path) -> list[str]:
     Returns:
         The names of the files; none where matplotlib is not installed.
     """
-    if find_spec("matplotlib") is None:
+    if not can_draw():
         print("no pictures: matplotlib is not installed (pip install 'kformer[plots]')")
         return []
-    from kformer import plots
-
     plots.save(plots.curves(results.curves), folder / CURVES)
     by_length = {
         row.name: [
