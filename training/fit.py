@@ -18,13 +18,13 @@ from kformer.translator import Translator
 from training.build import build_search
 from training.callbacks.averages import Averages
 from training.callbacks.best import Best
-from training.callbacks.continuations import Continuations
 from training.callbacks.keep import Files, Keeper
-from training.callbacks.measure import Samples, Throughput, TranslationScores
+from training.callbacks.measure import Throughput, TranslationScores
 from training.callbacks.metrics_file import MetricsFile
 from training.callbacks.pictures import AttentionPictures, can_draw
 from training.callbacks.profile import Profile
 from training.callbacks.progress import Progress
+from training.callbacks.samples import Continuations, Samples, Translations
 from training.callbacks.stopping import (
     FiniteGuard,
     PatienceLimit,
@@ -230,7 +230,7 @@ class Fit:
 
     def _make_measuring(
         self, tokenizers: Tokenizers
-    ) -> tuple[list[keras.callbacks.Callback], Samples | Continuations, Callable]:
+    ) -> tuple[list[keras.callbacks.Callback], Samples, Callable]:
         """The callbacks that measure the validation text, the one of them that has samples, and
         what takes the time."""
         model, run, scoring = self.model, self.run, self.config.scoring
@@ -242,7 +242,7 @@ class Fit:
             return [samples], samples, partial(perplexity, generator)
         translator = Translator(TranslationGraph(model, tokenizers, build_search(scoring)))
         scores = TranslationScores(translator, pairs, scoring.bleu_tokenize)
-        samples = Samples(scores, run, scoring.samples)
+        samples = Translations(scores, run, scoring.samples)
         measuring = [scores, samples]
         if model.attention_shape[0] and can_draw():
             measuring.append(AttentionPictures(self.writer, translator, samples))

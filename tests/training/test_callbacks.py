@@ -17,9 +17,10 @@ from kformer.optimizers import Adam
 from kformer.run_folder import RunFolder
 from kformer.schedules import LinearSchedule
 from training.callbacks import measure, metrics_file, progress, stopping, tensorboard
-from training.callbacks.measure import Samples, Throughput, TranslationScores
+from training.callbacks.measure import Throughput, TranslationScores
 from training.callbacks.metrics_file import MetricsFile
 from training.callbacks.progress import Progress, clock
+from training.callbacks.samples import Translations
 from training.callbacks.stopping import (
     FiniteGuard,
     PatienceLimit,
@@ -288,7 +289,7 @@ def test_a_round_is_scored_as_sacrebleu_scores_it():
 def test_samples_are_spread_over_the_text_and_none_comes_twice(run, count, rows):
     scores = scored()
     after_round(scores)
-    samples = Samples(scores, run, count)
+    samples = Translations(scores, run, count)
     after_round(samples)
     expected = [(PAIRS[row].source, PAIRS[row].target, PAIRS[row].target) for row in rows]
     assert samples.latest == expected
@@ -297,9 +298,9 @@ def test_samples_are_spread_over_the_text_and_none_comes_twice(run, count, rows)
 def test_samples_go_on_with_the_rounds_of_a_checkpoint(run):
     scores = scored()
     after_round(scores)
-    samples = Samples(scores, run, 1)
+    samples = Translations(scores, run, 1)
     after_round(samples, update=20)
-    later = Samples(scores, run, 1)
+    later = Translations(scores, run, 1)
     later.restore(json.loads(json.dumps(samples.state())))
     after_round(later, update=40)
     assert [round_[0] for round_ in later.history] == [20, 40]
@@ -308,7 +309,7 @@ def test_samples_go_on_with_the_rounds_of_a_checkpoint(run):
 
 def test_the_samples_file_tells_how_translations_change(run):
     scores = scored(missed=["source 0"])
-    samples = Samples(scores, run, 1)
+    samples = Translations(scores, run, 1)
     after_round(scores)
     after_round(samples, update=20, val_bleu=12.5)
     scores.translator.missed = ()
@@ -353,7 +354,7 @@ def test_metrics_of_a_diverged_round_are_still_json(run, model):
 
 def test_tensorboard_reads_every_figure_and_the_samples(run, writer, model):
     scores = scored(missed=["source 0"])
-    samples = Samples(scores, run, 2)
+    samples = Translations(scores, run, 2)
     log = set_up(TensorBoardLog(writer, samples), model)
     for update in (25, 45):
         after_round(scores)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import keras
 
-from kformer.run_folder import RunFolder
 from kformer.translator import Translator
 from training.data.rows import Pair
 from training.scoring import score
@@ -90,46 +89,3 @@ class TranslationScores(keras.callbacks.Callback):
         self.translations = self.translator.translate(self.sources)
         scores = score(self.translations, self.references, self.bleu_tokenize)
         logs["val_bleu"], logs["val_chrf"] = scores.bleu, scores.chrf
-
-
-class Samples(keras.callbacks.Callback):
-    """Follows a few validation sentences: `latest` holds (source, translation, reference) of each
-    after a round, `history` the update, BLEU and translations of every round, and the run's
-    samples.txt all of it.
-
-    Args:
-        scores: what translates them.
-        run: where the file lies.
-        count: how many, spread over the validation text.
-    """
-
-    figure = "BLEU"
-
-    def __init__(self, scores: TranslationScores, run: RunFolder, count: int):
-        super().__init__()
-        self.run = run
-        self._scores = scores
-        total = len(scores.sources)
-        count = min(count, total)
-        self._rows = [index * total // count for index in range(count)]
-        self.sources = [scores.sources[row] for row in self._rows]
-        self.references = [scores.references[row] for row in self._rows]
-        self.latest: list[tuple[str, str, str]] = []
-        self.history: list[tuple[int, float, list[str]]] = []
-
-    def on_epoch_end(self, epoch, logs=None):
-        translations = [self._scores.translations[row] for row in self._rows]
-        self.latest = list(zip(self.sources, translations, self.references, strict=True))
-        self.history.append((logs["update"], logs["val_bleu"], translations))
-        with self.run.samples.open("a", encoding="utf-8") as file:
-            file.write(f"update {logs['update']}  BLEU {logs['val_bleu']:.2f}\n")
-            for source, translation, reference in self.latest:
-                file.write(f"  source       {source}\n")
-                file.write(f"  translation  {translation}\n")
-                file.write(f"  reference    {reference}\n")
-
-    def state(self) -> dict[str, list]:
-        return {"history": self.history}
-
-    def restore(self, state: dict[str, list]) -> None:
-        self.history = [tuple(round_) for round_ in state["history"]]

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from kformer import plots
 from kformer.translator import TextTooLongError, Translator
-from training.callbacks.measure import Samples
+from training.callbacks.samples import Samples
 
 
 def can_draw() -> bool:

@@ -6,7 +6,8 @@ import time
 import keras
 
 from training.callbacks.best import Best
-from training.callbacks.measure import Samples, tokens_seen
+from training.callbacks.measure import tokens_seen
+from training.callbacks.samples import Samples
 
 
 class Progress(keras.callbacks.Callback):

@@ -5,7 +5,8 @@ import time
 import keras
 import tensorflow as tf
 
-from training.callbacks.measure import Samples, memory_gigabytes
+from training.callbacks.measure import memory_gigabytes
+from training.callbacks.samples import Samples
 
 
 class TensorBoardLog(keras.callbacks.Callback):
