@@ -215,6 +215,7 @@ class Translator:
             InputError: the numbers differ, a side has more tokens than learned positions, or the
                 model has no attention.
         """
+        self._check_attention()
         of_source, of_target = self.graph.word_indices
         return [
             Alignment(source, target, _words(source, of_source), _words(target, of_target), weights)
@@ -234,6 +235,7 @@ class Translator:
         """
         if isinstance(self.graph, SavedGraph):
             raise InputError("an export tells only a mean of its attention; give a run folder")
+        self._check_attention()
         return [
             AttentionMaps(*found)
             for found in self._attended(self.graph.attention_maps, sources, targets)
@@ -243,7 +245,6 @@ class Translator:
         self, attention: Callable, sources: Sequence[str], targets: Sequence[str]
     ) -> list[tuple[list[str], list[str], np.ndarray]]:
         """Of each pair the tokens of both sides, and what a function of the graph says of them."""
-        self._check_attention()
         lengths = self._pair_lengths(sources, targets)
         results = [None] * len(lengths)
         for rows, output in self._pairs(attention, sources, targets, lengths):

@@ -53,7 +53,7 @@ def test_steps_equal_causal_attention_at_every_position(layer, random):
     cache = layer.empty_cache(2, width=1, length=6)
     for time in range(4):
         seen = tf.reshape(tf.range(6) <= time, [1, 1, 1, 6])
-        output, cache = layer.step(x[:, time : time + 1], cache, time, seen)
+        output, cache, _ = layer.step(x[:, time : time + 1], cache, time, seen)
         np.testing.assert_allclose(output[:, 0], expected[:, time], atol=1e-5)
 
 

@@ -111,7 +111,7 @@ def test_steps_equal_causal_attention_at_every_position(starts, layer, random):
     for time in range(4):
         seen = tf.reshape(tf.range(6) <= time, [1, 1, 1, 6])
         at = None if starts is None else np.array(starts) + time
-        output, cache = layer.step(x[:, time : time + 1], cache, time, seen, at)
+        output, cache, _ = layer.step(x[:, time : time + 1], cache, time, seen, at)
         np.testing.assert_allclose(output[:, 0], whole[:, time], atol=1e-5)
 
 
