@@ -79,15 +79,19 @@ def build_search(config: ScoringConfig) -> Search:
     return Beam(size=config.beam_size, length_penalty=config.length_penalty)
 
 
-def build_optimizer(config: Config, dtype: str) -> keras.optimizers.Optimizer:
-    """The optimizer and its schedule as `train` asks for them."""
+def build_schedule(config: Config) -> keras.optimizers.schedules.LearningRateSchedule:
+    """The learning rate of each update, as `train` asks for it."""
     train = config.train
     if train.schedule == "noam":
-        rate = NoamSchedule(config.model.d_model, train.warmup_updates, train.learning_rate)
-    elif train.schedule == "inverse_sqrt":
-        rate = InverseSqrtSchedule(train.learning_rate, train.warmup_updates)
-    else:
-        rate = LinearSchedule(train.learning_rate, train.warmup_updates, train.updates)
+        return NoamSchedule(config.model.d_model, train.warmup_updates, train.learning_rate)
+    if train.schedule == "inverse_sqrt":
+        return InverseSqrtSchedule(train.learning_rate, train.warmup_updates)
+    return LinearSchedule(train.learning_rate, train.warmup_updates, train.updates)
+
+
+def build_optimizer(config: Config, dtype: str) -> keras.optimizers.Optimizer:
+    """The optimizer and its schedule as `train` asks for them."""
+    train, rate = config.train, build_schedule(config)
     options = {
         "global_clipnorm": train.clip_norm,
         "weight_decay": train.weight_decay or None,

@@ -33,6 +33,7 @@ from training.fit import Fit
 from training.folders import making_folder
 from training.perplexity import score_lines
 from training.precision import resolve_precision
+from training.recipe import write_recipe
 from training.scoring import score_run
 from training.vectors import begin_with_vectors, read_vectors
 
@@ -100,6 +101,8 @@ def train(
             print(f"vectors     {side}: {coverage}")
         if not resume:
             write_settings(fit.writer, config, folder.resolve().name)
+            if can_draw():
+                write_recipe(fit.writer, config, fit.model)
         print(f"run folder  {folder}, tensorboard --logdir {run.logs}\n", flush=True)
         return _train(config, run, folder, fit, devices, began)
 

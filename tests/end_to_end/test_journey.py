@@ -212,7 +212,8 @@ def test_tensorboard_finds_everything_that_is_worth_a_look(trained):
         "validation/perplexity", "validation/accuracy", "validation/BLEU", "validation/chrF",
         "optimizer/learning_rate", "optimizer/gradient_norm", "optimizer/updates_left_out",
         "speed/tokens_per_second", "speed/padding_share", "speed/memory_gigabytes", "samples",
-        "attention/1", "attention/2", "_hparams_/session_start_info",
+        "attention/1", "attention/2", "recipe/positions", "recipe/masks", "recipe/learning_rate",
+        "recipe/label_smoothing", "_hparams_/session_start_info",
     } == set(found["tensors"])  # fmt: skip
     assert (run / "logs" / "projector_config.pbtxt").is_file()
     assert list(run.glob("logs/plugins/profile/*/*.xplane.pb"))
