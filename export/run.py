@@ -1,6 +1,7 @@
 """Export a run: `python -m export.run RUN --to savedmodel --out DIR`."""
 
 import argparse
+import math
 import secrets
 import shutil
 import sys
@@ -13,13 +14,20 @@ from kformer.search_options import (
     add_search_options,
     check_nothing_is_set,
     check_search_options,
+    given_search_options,
     make_graph,
+    make_search,
 )
 
 PRECISIONS = ("float32", "bfloat16", "float16")
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16")
 # Sentences of the validation text that an export must translate as the run does.
 _VERIFIED = 50
+# Options that a model without sources has no use for.
+_OF_SOURCES = (
+    "length_factor", "length_margin", "max_source_tokens", "coverage_penalty", "alignment_layer",
+    "alignment_heads",
+)  # fmt: skip
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -27,8 +35,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m export.run",
         description="Write a run's best model for serving: as a SavedModel that stock TensorFlow "
-        "Serving loads, raw strings in and translations out, its search fixed by the options given "
-        "here; or as a CTranslate2 model.",
+        "Serving loads, raw strings in and translations out (of a model of lines: how they go on), "
+        "its search fixed by the options given here; or as a CTranslate2 model.",
         allow_abbrev=False,
     )
     parser.add_argument("run", metavar="RUN", help="run folder, as training.run leaves it")
@@ -72,8 +80,6 @@ def _export_savedmodel(options: argparse.Namespace) -> int:
     check_search_options(options)
     if options.quantization != "float32":
         raise InputError("--quantization is for --to ctranslate2; a SavedModel has --precision")
-    if options.sample:
-        raise InputError("--sample: a server's answers should be repeatable; export a search")
     import_tensorflow()
     from export.savedmodel import (
         check_version,
@@ -88,10 +94,11 @@ def _export_savedmodel(options: argparse.Namespace) -> int:
     from kformer.run_folder import RunFolder
 
     run, base = RunFolder.open(options.run), Path(options.out)
+    (_check_lines if run.of_lines else _check_pairs)(options)
     if options.version is not None:
         check_version(base, options.version)
-    texts = [source for source, _ in run.pairs("valid")][:_VERIFIED]
-    graph = make_graph(*run.load(options.precision), options)
+    texts = [source or _beginning(target) for source, target in run.pairs("valid")[:_VERIFIED]]
+    graph = _graph(run, options, options.precision)
     if options.precision != "float32":
         _print_cost_of_precision(run, graph, options)
     base.mkdir(parents=True, exist_ok=True)
@@ -146,23 +153,64 @@ def _export_ctranslate2(options: argparse.Namespace) -> int:
     return 0
 
 
+def _check_pairs(options: argparse.Namespace) -> None:
+    if options.sample:
+        raise InputError("--sample: a server's answers should be repeatable; export a search")
+
+
+def _check_lines(options: argparse.Namespace) -> None:
+    for name in given_search_options(options):
+        if name in _OF_SOURCES:
+            option = name.replace("_", "-")
+            raise InputError(f"--{option} is about sources, which a model of lines has none of")
+    if options.xla:
+        raise InputError("--xla is for models that translate")
+
+
+def _graph(run, options: argparse.Namespace, dtype: str):
+    model, tokenizers = run.load(dtype)
+    if not run.of_lines:
+        return make_graph(model, tokenizers, options)
+    from kformer.generation import GenerationGraph
+
+    search = make_search(options, tokenizers)
+    most = {} if options.max_length is None else {"max_length": options.max_length}
+    return GenerationGraph(model, tokenizers, search, **most)
+
+
+def _beginning(line: str) -> str:
+    """What a model of lines may be sent: the first half of the line."""
+    return line[: len(line) // 2]
+
+
 def _print_cost_of_precision(run, graph, options: argparse.Namespace) -> None:
     """What the precision costs on the run's test text."""
+    exact = _graph(run, options, "float32")
+    measure, name = (_perplexity, "perplexity") if run.of_lines else (_bleu, "BLEU")
+    pairs = run.pairs("test")
+    before, after = measure(exact, pairs), measure(graph, pairs)
+    print(
+        f"precision   test {name} {before:.2f} in float32, {after:.2f} in {options.precision}: "
+        f"{after - before:+.2f}",
+        flush=True,
+    )
+
+
+def _bleu(graph, pairs: list[tuple[str, str]]) -> float:
     from sacrebleu.metrics import BLEU
 
     from kformer.translator import Translator
 
-    sources, references = zip(*run.pairs("test"), strict=True)
-    exact = make_graph(*run.load(), options)
-    before, after = (
-        BLEU().corpus_score(Translator(graph).translate(sources), [list(references)]).score
-        for graph in (exact, graph)
-    )
-    print(
-        f"precision   test BLEU {before:.2f} in float32, {after:.2f} in {options.precision}: "
-        f"{after - before:+.2f}",
-        flush=True,
-    )
+    sources, references = zip(*pairs, strict=True)
+    return BLEU().corpus_score(Translator(graph).translate(sources), [list(references)]).score
+
+
+def _perplexity(graph, pairs: list[tuple[str, str]]) -> float:
+    from kformer.generation import Generator
+
+    scores = Generator(graph).score([line for _, line in pairs])
+    tokens = sum(len(score.tokens) for score in scores)
+    return math.exp(-sum(score.log_probability for score in scores) / tokens)
 
 
 def _megabytes(folder: Path) -> float:

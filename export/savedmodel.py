@@ -117,6 +117,7 @@ def describe(run: RunFolder, graph: TranslationGraph, precision: str) -> dict[st
         | {package: version_of(package) for package in packages},
         "signatures": signatures_of(graph),
         "search": {"kind": type(graph.search).__name__, **dataclasses.asdict(graph.search)},
+        "of_lines": run.of_lines,
         "width": graph.width,
         "n_best": getattr(graph.search, "n_best", 1),
         "limits": graph.limits,

@@ -23,12 +23,12 @@ NO_ATTENTION = "the model has no attention"
 
 _NO_LIMIT = 2**30
 # Attention of a pair grows with the square of its length.
-_MOST_SCORED = 4096
+MOST_SCORED = 4096
 # Widths of sources that XLA compiles for are multiples of this.
 _XLA_WIDTHS = 32
 
 
-class _Source(NamedTuple):
+class Source(NamedTuple):
     """Texts as an encoder takes them."""
 
     ids: tf.Tensor  # int32 (batch, width), with the end token
@@ -101,11 +101,13 @@ class TranslationGraph(tf.Module):
         self.search = search or Greedy()
         self.length_factor = length_factor
         self.length_margin = length_margin
-        positions = model.max_positions or _NO_LIMIT
+        self._positions = positions = model.max_positions or _NO_LIMIT
         self.max_target_tokens = min(max_length or _NO_LIMIT, positions)
+        # Where both share the positions, half of them is sure to be there for a side.
+        of_side = positions // 2 if model.one_sequence else positions
         # The end token takes a position.
-        self.max_source_tokens = min(max_source_tokens, positions - 1)
-        self.max_scored_tokens = min(positions - 1, _MOST_SCORED)
+        self.max_source_tokens = min(max_source_tokens, of_side - 1)
+        self.max_scored_tokens = min(of_side - 1, MOST_SCORED)
         self.attention_from = attention or AttentionFrom()
         _check_attention(model, self.attention_from, self.search)
         self._source_pieces = tf.constant(tokenizers.source.pieces())
@@ -150,13 +152,8 @@ class TranslationGraph(tf.Module):
             tokens: string (batch, n, length), pieces, "</s>" where it ended, then "".
             token_log_probabilities: float32 (batch, n, length), 0 after the last.
         """
-        source, limits = self._read(text)
-        prefix_ids = self.tokenizers.target.tokenize(prefix)
-        limits = tf.minimum(limits + _lengths(prefix_ids), self.max_target_tokens)
-        limits = tf.where(source.blank, 0, limits)
-        result = self.search(
-            self.model, self.model.encode(source.ids), limits, prefix_ids.to_tensor()
-        )
+        source, limits, prefixes = self.begin(text, prefix)
+        result = self.search(self.model, self.model.encode(source.ids), limits, prefixes)
         # The one translation of a blank text is blank, and sure.
         first = tf.range(tf.shape(result.score)[1]) == 0
         blank = source.blank[:, tf.newaxis] & first
@@ -177,7 +174,7 @@ class TranslationGraph(tf.Module):
         they are few. A server must be started for it: `--xla_cpu_compilation_enabled`.
         """
         source, limits = self._read(text)
-        limits = tf.where(source.blank, 0, tf.minimum(limits, self.max_target_tokens))
+        limits = self._bounded(limits, source)
         width = tf.shape(source.ids)[1]
         more = -width % _XLA_WIDTHS
         ids = tf.pad(source.ids, [[0, 0], [0, more]])
@@ -314,11 +311,22 @@ class TranslationGraph(tf.Module):
             )
         return forced
 
+    def begin(self, text, prefix):
+        """What a search begins with: the sources, the limits of length and the prefixes as ids.
+
+        Args:
+            text, prefix: as of `complete`.
+        """
+        source, limits = self._read(text)
+        prefix_ids = self.tokenizers.target.tokenize(prefix)
+        limits = self._bounded(limits + _lengths(prefix_ids), source)
+        return source, limits, prefix_ids.to_tensor()
+
     def _read(self, text):
         """Texts as the encoder takes them, and the limits of their translations."""
         ids = self.tokenizers.source.tokenize(text)
         lengths = _lengths(ids)
-        source = _Source(
+        source = Source(
             _ended(ids[:, : self.max_source_tokens]),
             cut=lengths > self.max_source_tokens,
             blank=lengths == 0,
@@ -327,6 +335,14 @@ class TranslationGraph(tf.Module):
         limits = self.length_factor * lengths + float(self.length_margin)
         # Bounded before it is an integer, which would overflow.
         return source, tf.cast(tf.minimum(limits, float(_NO_LIMIT)), tf.int32)
+
+    def _bounded(self, limits, source: Source):
+        """The limits as far as there is room; of a blank text 0."""
+        limits = tf.minimum(limits, self.max_target_tokens)
+        if self.model.one_sequence:
+            before = tf.math.count_nonzero(source.ids, axis=1, dtype=tf.int32)
+            limits = tf.minimum(limits, self._positions - before)
+        return tf.where(source.blank, 0, limits)
 
     def _texts(self, tokens):
         """Strings (batch, n) of tokens (batch, n, length)."""

@@ -1,5 +1,6 @@
 """A run folder: all that a training run leaves behind, and all that is needed to use it."""
 
+import json
 import os
 import secrets
 import zipfile
@@ -54,6 +55,26 @@ class RunFolder:
         """The pairs of the validation or test part: (source, target)."""
         rows = self.text(part).read_text("utf-8").split("\n")
         return [tuple(row.split("\t")) for row in rows if row]
+
+    @property
+    def of_lines(self) -> bool:
+        """Whether it was trained on lines of one language: its pairs have no source."""
+        # What is made of the corpus is not needed to translate, and may have been left behind.
+        if not self.tokens_meta.is_file():
+            return False
+        return json.loads(self.tokens_meta.read_text("utf-8")).get("source_tokens") == 0
+
+    def refuse_lines(self) -> None:
+        """Says that a model of lines of one language translates nothing.
+
+        Raises:
+            InputError: it is one.
+        """
+        if self.of_lines:
+            raise InputError(
+                f"{self.path}: was trained on lines of one language and translates nothing. Let it "
+                f"write: python -m kformer.generate {self.path}"
+            )
 
     @classmethod
     def open(cls, path: str | os.PathLike) -> "RunFolder":

@@ -34,6 +34,11 @@ class SavedGraph:
         path = Path(path)
         try:
             description = json.loads((path / DESCRIPTION).read_text("utf-8"))
+            if description.get("of_lines"):
+                raise InputError(
+                    f"{path}: is of a model of lines, which translates nothing; ask a server for "
+                    "how its texts go on"
+                )
             self.width = int(description["width"])
             self.n_best = int(description["n_best"])
             self.limits = {name: float(value) for name, value in description["limits"].items()}
@@ -51,6 +56,8 @@ class SavedGraph:
             self.max_target_tokens = int(self.limits["max_target_tokens"])
             self.max_scored_tokens = int(self.limits["max_scored_tokens"])
             self.word_indices = tuple(kind.word_indices for kind in kinds)
+        except InputError:
+            raise
         except _DAMAGES as error:
             reason = str(error).strip().partition("\n")[0]
             raise InputError(f"{path}: not a whole export of kformer ({reason})") from error

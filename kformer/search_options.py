@@ -16,8 +16,42 @@ _OF_SAMPLES = ("temperature", "top_k", "top_p", "min_p", "seed")
 
 
 def add_search_options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options, in groups."""
+    """Adds the options of a translation's search, in groups."""
     search = parser.add_argument_group("search")
+    add_beam_options(search)
+    search.add_argument(
+        "--coverage-penalty", type=float, default=0.0, metavar="BETA",
+        help="with a beam: above 0 favours translations that attend to all of the source",
+    )  # fmt: skip
+    sample = parser.add_argument_group("sampling, in place of a search for the best")
+    sample.add_argument("--sample", action="store_true", help="draw tokens at random")
+    add_sampling_options(sample)
+    limits = parser.add_argument_group("what may be generated")
+    limits.add_argument("--max-length", type=int, metavar="N", help="tokens at most, end included")
+    limits.add_argument(
+        "--length-factor", type=float, default=2.0, metavar="A",
+        help="a source of n tokens has at most A*n + B, end included (default 2)",
+    )  # fmt: skip
+    limits.add_argument(
+        "--length-margin", type=int, default=20, metavar="B", help="see above (default 20)"
+    )
+    limits.add_argument(
+        "--max-source-tokens", type=int, default=128, metavar="N",
+        help="most tokens read as one sentence (default 128)",
+    )  # fmt: skip
+    add_constraint_options(limits)
+    alignment = parser.add_argument_group("attention")
+    alignment.add_argument(
+        "--alignment-layer", type=int, default=-1, metavar="N",
+        help="decoder layer whose attention is read, from 0; -1 (default) is the last",
+    )  # fmt: skip
+    alignment.add_argument(
+        "--alignment-heads", type=int, nargs="+", metavar="N", help="heads, from 0; default all"
+    )
+
+
+def add_beam_options(search: argparse._ArgumentGroup) -> None:
+    """Adds what a beam search without a source has."""
     search.add_argument(
         "--beam-size", type=int, default=1, metavar="N", help="hypotheses; 1 (default) is greedy"
     )
@@ -32,12 +66,10 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
         "--length-penalty-form", choices=["gnmt", "power"], default="gnmt",
         help="gnmt: ((5+n)/6)^ALPHA (default); power: n^ALPHA, n the tokens with the end",
     )  # fmt: skip
-    search.add_argument(
-        "--coverage-penalty", type=float, default=0.0, metavar="BETA",
-        help="with a beam: above 0 favours translations that attend to all of the source",
-    )  # fmt: skip
-    sample = parser.add_argument_group("sampling, in place of a search for the best")
-    sample.add_argument("--sample", action="store_true", help="draw tokens at random")
+
+
+def add_sampling_options(sample: argparse._ArgumentGroup) -> None:
+    """Adds how tokens are drawn."""
     sample.add_argument("--temperature", type=float, default=1.0, help="below 1: surer (default 1)")
     sample.add_argument("--top-k", type=int, default=0, metavar="K", help="of the K likeliest only")
     sample.add_argument(
@@ -47,20 +79,11 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
         "--min-p", type=float, default=0.0, metavar="P", help="of those with P of the best's share"
     )
     sample.add_argument("--seed", type=int, default=0, help="same seed, same sample (default 0)")
-    limits = parser.add_argument_group("what may be generated")
+
+
+def add_constraint_options(limits: argparse._ArgumentGroup) -> None:
+    """Adds what may be generated, but for the most tokens."""
     limits.add_argument("--min-length", type=int, default=0, metavar="N", help="tokens at least")
-    limits.add_argument("--max-length", type=int, metavar="N", help="tokens at most, end included")
-    limits.add_argument(
-        "--length-factor", type=float, default=2.0, metavar="A",
-        help="a source of n tokens has at most A*n + B, end included (default 2)",
-    )  # fmt: skip
-    limits.add_argument(
-        "--length-margin", type=int, default=20, metavar="B", help="see above (default 20)"
-    )
-    limits.add_argument(
-        "--max-source-tokens", type=int, default=128, metavar="N",
-        help="most tokens read as one sentence (default 128)",
-    )  # fmt: skip
     limits.add_argument(
         "--no-repeat-ngram", type=int, default=0, metavar="N", help="no N tokens in a row twice"
     )
@@ -72,14 +95,6 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
         "--forbid", action="append", default=[], metavar="PIECE",
         help="never generate this piece of the vocabulary; may be given again",
     )  # fmt: skip
-    alignment = parser.add_argument_group("attention")
-    alignment.add_argument(
-        "--alignment-layer", type=int, default=-1, metavar="N",
-        help="decoder layer whose attention is read, from 0; -1 (default) is the last",
-    )  # fmt: skip
-    alignment.add_argument(
-        "--alignment-heads", type=int, nargs="+", metavar="N", help="heads, from 0; default all"
-    )
 
 
 def check_nothing_is_set(options: argparse.Namespace, why: str) -> None:
@@ -96,8 +111,12 @@ def check_nothing_is_set(options: argparse.Namespace, why: str) -> None:
         raise InputError(f"--{name.replace('_', '-')}: {why}")
 
 
-def check_search_options(options: argparse.Namespace) -> None:
+def check_search_options(options: argparse.Namespace, to_sample: str = "--sample") -> None:
     """Refuses options that exclude each other, before anything is loaded.
+
+    Args:
+        options: as parsed.
+        to_sample: what one does to sample.
 
     Raises:
         InputError: naming them.
@@ -111,7 +130,7 @@ def check_search_options(options: argparse.Namespace) -> None:
     given = given_search_options(options)
     for group, needed, is_there in (
         (_OF_BEAMS, "--beam-size of at least 2", options.beam_size > 1),
-        (_OF_SAMPLES, "--sample", options.sample),
+        (_OF_SAMPLES, to_sample, options.sample),
     ):
         for name in group:
             if name in given and not is_there:
@@ -123,7 +142,9 @@ def given_search_options(options: argparse.Namespace) -> list[str]:
     parser = argparse.ArgumentParser()
     add_search_options(parser)
     defaults = vars(parser.parse_args([]))
-    return [name for name, default in defaults.items() if getattr(options, name) != default]
+    return [
+        name for name, default in defaults.items() if getattr(options, name, default) != default
+    ]
 
 
 def make_graph(
@@ -136,14 +157,7 @@ def make_graph(
     """
     from kformer.graph import AttentionFrom, TranslationGraph
 
-    ids = {piece: number for number, piece in enumerate(tokenizers.target.pieces())}
-    for piece in options.forbid:
-        if piece not in ids:
-            raise InputError(f"--forbid {piece}: no piece of the target vocabulary")
-    try:
-        search = make_search(options, tuple(ids[piece] for piece in options.forbid))
-    except ValueError as error:
-        raise InputError(str(error)) from error
+    search = make_search(options, tokenizers)
     heads = options.alignment_heads and tuple(options.alignment_heads)
     return TranslationGraph(
         model,
@@ -157,16 +171,30 @@ def make_graph(
     )
 
 
-def make_search(options: argparse.Namespace, forbidden: tuple[int, ...] = ()) -> "Search":
+def make_search(options: argparse.Namespace, tokenizers: "Tokenizers | None" = None) -> "Search":
     """The search that the options describe.
 
     Args:
-        options: as parsed; the pieces of `forbid` are not looked at.
-        forbidden: the ids of these pieces.
+        options: as parsed.
+        tokenizers: of the model, for forbidden pieces; None: these are not looked at.
 
     Raises:
-        ValueError: an option is out of range.
+        InputError: an option is out of range.
     """
+    forbidden = ()
+    if tokenizers is not None:
+        ids = {piece: number for number, piece in enumerate(tokenizers.target.pieces())}
+        for piece in options.forbid:
+            if piece not in ids:
+                raise InputError(f"--forbid {piece}: no piece of the target vocabulary")
+        forbidden = tuple(ids[piece] for piece in options.forbid)
+    try:
+        return _search(options, forbidden)
+    except ValueError as error:
+        raise InputError(str(error)) from error
+
+
+def _search(options: argparse.Namespace, forbidden: tuple[int, ...]) -> "Search":
     from kformer.search import Beam, Constraints, Greedy, Sample
 
     constraints = Constraints(

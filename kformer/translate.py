@@ -143,7 +143,9 @@ def _translator(options: argparse.Namespace) -> "Translator":
         graph = SavedGraph(options.run)
         options.n_best = graph.n_best
     else:
-        graph = make_graph(*RunFolder.open(options.run).load(), options)
+        run = RunFolder.open(options.run)
+        run.refuse_lines()
+        graph = make_graph(*run.load(), options)
     return Translator(
         graph,
         max_batch_tokens=options.max_batch_tokens,

@@ -1,10 +1,13 @@
 """What a translator gives back."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from kformer.alignment import Alignment
+from kformer.search import REAL
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,29 @@ BLANK = Hypothesis("", [], [], 0.0, 0.0, True)
 
 NOTHING = Hypothesis("", [], [], 0.0, 0.0, False)
 """Where the limits leave room for no translation."""
+
+
+def hypotheses_of(output: dict[str, np.ndarray]) -> Iterator[Hypothesis]:
+    """Those of one sentence, as `TranslationGraph.complete` gives them, each once."""
+    seen = set()
+    for index, score in enumerate(output["score"]):
+        tokens = pieces_of(output["tokens"][index])
+        if score <= REAL or tuple(tokens) in seen:
+            continue
+        seen.add(tuple(tokens))
+        yield Hypothesis(
+            output["translation"][index].decode(),
+            tokens,
+            output["token_log_probabilities"][index][: len(tokens)].tolist(),
+            float(output["log_probability"][index]),
+            float(score),
+            not output["truncated"][index],
+        )
+
+
+def pieces_of(tokens: np.ndarray) -> list[str]:
+    """Pieces as strings, up to the padding."""
+    return [token.decode() for token in tokens if token]
 
 
 def join_parts(spaces: Sequence[str], parts: Sequence[list[Hypothesis]]) -> Translation:

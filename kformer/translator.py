@@ -7,17 +7,25 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
-import tensorflow as tf
 
 from kformer.alignment import NO_WORD, Alignment, AttentionMaps
+from kformer.batching import batches_of_like_length, checked_strings, strings_tensor
 from kformer.errors import InputError
 from kformer.graph import NO_ATTENTION, TranslationGraph
 from kformer.ids import END_ID
 from kformer.run_folder import RunFolder
 from kformer.saved_graph import SavedGraph
-from kformer.search import REAL
 from kformer.text import RESERVED_PIECES, Part, split_long
-from kformer.translation import BLANK, NOTHING, Hypothesis, TargetScore, Translation, join_parts
+from kformer.translation import (
+    BLANK,
+    NOTHING,
+    Hypothesis,
+    TargetScore,
+    Translation,
+    hypotheses_of,
+    join_parts,
+    pieces_of,
+)
 
 _END = RESERVED_PIECES[END_ID]
 
@@ -85,8 +93,10 @@ class Translator:
         Raises:
             InputError: the folder is not a complete run folder, or an option is out of range.
         """
+        run = RunFolder.open(path)
+        run.refuse_lines()
         return cls(
-            TranslationGraph(*RunFolder.open(path).load(), search, **options),
+            TranslationGraph(*run.load(), search, **options),
             max_batch_tokens=max_batch_tokens,
             max_batch_sentences=max_batch_sentences,
         )
@@ -146,8 +156,8 @@ class Translator:
         """
         if with_alignments:
             self._check_attention()
-        texts = _strings("texts", texts)
-        prefixes = [""] * len(texts) if prefixes is None else _strings("prefixes", prefixes)
+        texts = checked_strings("texts", texts)
+        prefixes = [""] * len(texts) if prefixes is None else checked_strings("prefixes", prefixes)
         if len(prefixes) != len(texts):
             raise InputError(f"{len(prefixes)} prefixes for {len(texts)} texts")
         if any(prefixes):
@@ -184,7 +194,7 @@ class Translator:
         results = [None] * len(lengths)
         for rows, output in self._pairs(self.graph.score, sources, targets, lengths):
             for number, row in enumerate(rows):
-                tokens = _texts(output["tokens"][number])
+                tokens = pieces_of(output["tokens"][number])
                 total = float(output["log_probability"][number])
                 results[row] = TargetScore(
                     tokens,
@@ -238,8 +248,8 @@ class Translator:
         results = [None] * len(lengths)
         for rows, output in self._pairs(attention, sources, targets, lengths):
             for number, row in enumerate(rows):
-                source = _texts(output["source_tokens"][number])
-                target = _texts(output["target_tokens"][number])
+                source = pieces_of(output["source_tokens"][number])
+                target = pieces_of(output["target_tokens"][number])
                 weights = output["weights"][number, ..., : len(target), : len(source)]
                 results[row] = source, target, weights
         return results
@@ -267,12 +277,12 @@ class Translator:
         found = [[BLANK] for _ in texts]
         for rows in self._batches(self._count(texts), self.graph.width):
             output = self.graph.complete(
-                _strings_tensor(texts, rows), _strings_tensor(prefixes, rows)
+                strings_tensor(texts, rows), strings_tensor(prefixes, rows)
             )
             arrays = {name: tensor.numpy() for name, tensor in output.items()}
             for number, row in enumerate(rows):
                 of_row = {name: of[number] for name, of in arrays.items()}
-                found[row] = list(_hypotheses(of_row)) or [NOTHING]
+                found[row] = list(hypotheses_of(of_row)) or [NOTHING]
         return found
 
     def _aligned(
@@ -304,12 +314,12 @@ class Translator:
         """Row numbers of a batch of pairs, and what the graph's function gives for them."""
         # With the end token, so that a pair of blanks is one too.
         for rows in self._batches(lengths + 1, width=1):
-            output = score(_strings_tensor(sources, rows), _strings_tensor(targets, rows))
+            output = score(strings_tensor(sources, rows), strings_tensor(targets, rows))
             yield rows, {name: tensor.numpy() for name, tensor in output.items()}
 
     def _pair_lengths(self, sources: Sequence[str], targets: Sequence[str]) -> np.ndarray:
         """Tokens of the longer side of each pair, if all fit the model."""
-        sources, targets = _strings("sources", sources), _strings("targets", targets)
+        sources, targets = checked_strings("sources", sources), checked_strings("targets", targets)
         if len(sources) != len(targets):
             raise InputError(f"{len(sources)} sources for {len(targets)} targets")
         limit = self.graph.max_scored_tokens
@@ -337,62 +347,15 @@ class Translator:
             )
 
     def _count(self, texts: Sequence[str]) -> np.ndarray:
-        return self.graph.count_tokens(_strings_tensor(texts))["tokens"].numpy()
+        return self.graph.count_tokens(strings_tensor(texts))["tokens"].numpy()
 
     def _count_target(self, texts: Sequence[str]) -> np.ndarray:
-        return self.graph.count_target_tokens(_strings_tensor(texts))["tokens"].numpy()
+        return self.graph.count_target_tokens(strings_tensor(texts))["tokens"].numpy()
 
     def _batches(self, lengths: np.ndarray, width: int) -> Iterator[np.ndarray]:
-        """Row numbers in batches of like length, so that little is padded; no empty rows."""
-        order = np.argsort(lengths, kind="stable")
-        order = order[lengths[order] > 0]
-        most = self.max_batch_sentences or math.inf
-        start = 0
-        for end in range(1, len(order) + 1):
-            longest = lengths[order[min(end, len(order) - 1)]] + 1
-            full = (end + 1 - start) * longest * width > self.max_batch_tokens
-            if end == len(order) or end - start == most or full:
-                yield order[start:end]
-                start = end
-
-
-def _hypotheses(output: dict[str, np.ndarray]) -> Iterator[Hypothesis]:
-    """Those of one sentence, each once."""
-    seen = set()
-    for index, score in enumerate(output["score"]):
-        tokens = _texts(output["tokens"][index])
-        if score <= REAL or tuple(tokens) in seen:
-            continue
-        seen.add(tuple(tokens))
-        yield Hypothesis(
-            output["translation"][index].decode(),
-            tokens,
-            output["token_log_probabilities"][index][: len(tokens)].tolist(),
-            float(output["log_probability"][index]),
-            float(score),
-            not output["truncated"][index],
+        return batches_of_like_length(
+            lengths, width, self.max_batch_tokens, self.max_batch_sentences
         )
-
-
-def _strings(name: str, texts: Sequence[str]) -> list[str]:
-    if isinstance(texts, str | bytes):
-        raise InputError(f"{name} must be a list of strings. Received: {texts!r}")
-    texts = list(texts)
-    for number, text in enumerate(texts, start=1):
-        if not isinstance(text, str):
-            raise InputError(f"{name} must be strings. Received: {text!r} as number {number}")
-    return texts
-
-
-def _strings_tensor(texts: Sequence[str], rows: Sequence[int] | None = None) -> tf.Tensor:
-    chosen = texts if rows is None else [texts[row] for row in rows]
-    # A lone surrogate has no UTF-8: passed on as bytes, it becomes U+FFFD.
-    return tf.constant([text.encode("utf-8", "surrogatepass") for text in chosen], tf.string)
-
-
-def _texts(tokens: np.ndarray) -> list[str]:
-    """Pieces as strings, up to the padding."""
-    return [token.decode() for token in tokens if token]
 
 
 def _words(tokens: Sequence[str], word_indices: Callable) -> list[int]:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from benchmarks.native import build
-from kformer.models import Recurrent, Transformer
+from kformer.models import LanguageModel, Recurrent, Transformer
 from kformer.run_folder import RunFolder
 from kformer.text import Tokenizers
 
@@ -37,6 +37,17 @@ def _with_large_weights(model):
     return model
 
 
+def random_language_model(vocab_size, **options):
+    """The same of a language model."""
+    sizes = dict(vocab_size=vocab_size, d_model=16, num_heads=2, d_ff=24, num_decoder_layers=1)
+    model = LanguageModel(**{**sizes, "tie": "none", "dropout": 0.0, "dtype": "float32", **options})
+    random = np.random.default_rng(1)
+    for weight in model.trainable_weights:
+        if len(weight.shape) == 2:
+            weight.assign(random.normal(size=weight.shape))
+    return model
+
+
 @pytest.fixture(scope="session", name="random_transformer")
 def random_transformer_fixture():
     return random_transformer
@@ -45,6 +56,11 @@ def random_transformer_fixture():
 @pytest.fixture(scope="session", name="random_recurrent")
 def random_recurrent_fixture():
     return random_recurrent
+
+
+@pytest.fixture(scope="session", name="random_language_model")
+def random_language_model_fixture():
+    return random_language_model
 
 
 @pytest.fixture(scope="session")
@@ -63,6 +79,24 @@ def save_run():
         return run
 
     return save_run
+
+
+@pytest.fixture(scope="session")
+def save_lines_run():
+    """Makes a run folder of a language model of lines of one language."""
+
+    def save_lines_run(path, tokenizer, texts=None, **options):
+        run = RunFolder(path)
+        run.save_model(random_language_model(tokenizer.vocab_size, **options), run.best_model)
+        Tokenizers(tokenizer, tokenizer).save(run.tokenizer)
+        run.config.write_text("")
+        run.data.mkdir(exist_ok=True)
+        for part, lines in (texts or {}).items():
+            run.text(part).write_text("".join(f"\t{line}\n" for line in lines), "utf-8")
+        run.tokens_meta.write_text('{"fingerprint": "abc", "source_tokens": 0}')
+        return run
+
+    return save_lines_run
 
 
 @pytest.fixture(scope="session")

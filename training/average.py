@@ -70,6 +70,7 @@ def _average(options: argparse.Namespace) -> int:
     from kformer.run_folder import RunFolder
     from training.checkpoints import read_checkpoint
     from training.config import load_config
+    from training.perplexity import score_lines
     from training.scoring import score_run
 
     run = RunFolder.open(options.run)
@@ -86,6 +87,9 @@ def _average(options: argparse.Namespace) -> int:
     print(f"{folder}: mean of the weights after {', '.join(updates)} updates")
     scoring = load_config(run.config).scoring
     for name, scored in ((options.run, run), (options.out, RunFolder(folder))):
+        if scored.of_lines:
+            print(f"validation {score_lines(scored, 'valid')}: {name}")
+            continue
         _, scores = score_run(scored, scoring, str(run.text("valid")))
         print(f"validation BLEU {scores.bleu:.2f}, chrF {scores.chrf:.2f}: {name}")
     return 0

@@ -65,7 +65,9 @@ def _write_pairs(options: argparse.Namespace, file: TextIO) -> tuple[int, int]:
     from kformer.run_folder import RunFolder
     from kformer.translator import Translator
 
-    translator = Translator(make_graph(*RunFolder.open(options.run).load(), options))
+    run = RunFolder.open(options.run)
+    run.refuse_lines()
+    translator = Translator(make_graph(*run.load(), options))
     tag = f"{options.tag} " if options.tag else ""
     pairs = blank = 0
     # A sample depends on what is drawn together: always the same lines.

@@ -1,20 +1,24 @@
 """The updates of a run, from wherever it is to its end."""
 
 import math
+from collections.abc import Callable
 from functools import partial
 
 import keras
 import tensorflow as tf
 
 from kformer.errors import InputError
+from kformer.generation import GenerationGraph, Generator
 from kformer.graph import TranslationGraph
 from kformer.models.base import SequenceModel
 from kformer.run_folder import RunFolder
+from kformer.search import Greedy
 from kformer.text import Tokenizers
 from kformer.translator import Translator
 from training.build import build_search
 from training.callbacks.averages import Averages
 from training.callbacks.best import Best
+from training.callbacks.continuations import Continuations
 from training.callbacks.keep import Files, Keeper
 from training.callbacks.measure import Samples, Throughput, TranslationScores
 from training.callbacks.metrics_file import MetricsFile
@@ -38,6 +42,7 @@ from training.data.rows import Pair
 from training.data.sampling import SampledStore
 from training.data.shapes import Shape, choose_shapes
 from training.devices import Devices
+from training.perplexity import perplexity
 
 _BEST = {"bleu": ("val_bleu", True), "chrf": ("val_chrf", True), "loss": ("val_loss", False)}
 
@@ -100,13 +105,11 @@ class Fit:
             shapes=self._shapes,
         )
         settings = config.train
-        scores = TranslationScores(
-            Translator(TranslationGraph(model, tokenizers, build_search(config.scoring))),
-            [Pair(*pair) for pair in run.pairs("valid")],
-            config.scoring.bleu_tokenize,
-        )
-        samples = Samples(scores, run, config.scoring.samples)
-        best = Best(run, *_BEST[settings.best_by])
+        # One for all: where several write beside each other, TensorBoard follows the newest only.
+        self.writer = tf.summary.create_file_writer(str(run.logs))
+        measuring, samples, measure = self._make_measuring(tokenizers)
+        of_lines = prepared.train.meta.of_lines
+        best = Best(run, *_BEST[settings.best_by or ("loss" if of_lines else "bleu")])
         self.keeper = Keeper(
             run,
             best,
@@ -124,21 +127,14 @@ class Fit:
         )
         for callback in (best, self.keeper):
             callback.set_model(model)
-        # One for all: where several write beside each other, TensorBoard follows the newest only.
-        self.writer = tf.summary.create_file_writer(str(run.logs))
-        pictures = []
-        if model.attention_shape[0] and can_draw():
-            pictures.append(AttentionPictures(self.writer, scores.translator, samples))
         # In order: those that measure, then those that keep and show what was measured.
         self._callbacks = [
             UpdateLimit(settings.updates),
             self.throughput,
-            scores,
-            samples,
+            *measuring,
             MetricsFile(run),
             best,
             TensorBoardLog(self.writer, samples),
-            *pictures,
             *([Averages()] if settings.ema is not None else []),
             self.keeper,
             FiniteGuard(
@@ -152,10 +148,12 @@ class Fit:
         if settings.profile_updates is not None:
             self._callbacks.append(Profile(run, settings.profile_updates))
         if settings.max_minutes is not None:
-            test_sources = [source for source, _ in run.pairs("test")]
-            self._callbacks.append(
-                TimeLimit(60 * settings.max_minutes, began, scores, test_sources)
+            texts = (
+                # What is measured of lines of one language is the lines.
+                [source or target for source, target in run.pairs(part)]
+                for part in ("valid", "test")
             )
+            self._callbacks.append(TimeLimit(60 * settings.max_minutes, began, measure, *texts))
         if settings.patience is not None:
             self._callbacks.append(PatienceLimit(settings.patience, best))
 
@@ -230,17 +228,39 @@ class Fit:
             verbose=0,
         )
 
+    def _make_measuring(
+        self, tokenizers: Tokenizers
+    ) -> tuple[list[keras.callbacks.Callback], Samples | Continuations, Callable]:
+        """The callbacks that measure the validation text, the one of them that has samples, and
+        what takes the time."""
+        model, run, scoring = self.model, self.run, self.config.scoring
+        pairs = [Pair(*pair) for pair in run.pairs("valid")]
+        if self.prepared.train.meta.of_lines:
+            generator = Generator(GenerationGraph(model, tokenizers, Greedy()))
+            lines = [pair.target for pair in pairs]
+            samples = Continuations(generator, lines, run, scoring.samples)
+            return [samples], samples, partial(perplexity, generator)
+        translator = Translator(TranslationGraph(model, tokenizers, build_search(scoring)))
+        scores = TranslationScores(translator, pairs, scoring.bleu_tokenize)
+        samples = Samples(scores, run, scoring.samples)
+        measuring = [scores, samples]
+        if model.attention_shape[0] and can_draw():
+            measuring.append(AttentionPictures(self.writer, translator, samples))
+        return measuring, samples, translator.translate
+
 
 def _shapes(config: Config, prepared: PreparedText) -> tuple[Shape, ...]:
     """Few shapes that hold every pair of training and of validation."""
     train, valid = prepared.train, prepared.valid
     limit = config.data.max_length + 1
+    # The source of a line is its end token.
+    source_limit = 1 if train.meta.of_lines else limit
     return choose_shapes(
         train.source_lengths,
         train.target_lengths,
         max_tokens=config.train.batch_tokens,
         longest=(
-            max(limit, int(valid.source_lengths.max())),
+            max(source_limit, int(valid.source_lengths.max())),
             max(limit, int(valid.target_lengths.max())),
         ),
     )

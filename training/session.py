@@ -31,6 +31,7 @@ from training.data.prepare import PreparedText
 from training.devices import Devices
 from training.fit import Fit
 from training.folders import making_folder
+from training.perplexity import score_lines
 from training.precision import resolve_precision
 from training.scoring import score_run
 from training.vectors import begin_with_vectors, read_vectors
@@ -147,17 +148,21 @@ def _train(
     if not devices.is_chief:
         return 0
     model, tokenizers = run.load()
-    graph = TranslationGraph(model, tokenizers, build_search(config.scoring))
-    _, scores = score_run(run, config.scoring, graph=graph)
+    if run.of_lines:
+        scores, how, use = score_lines(run), "", "write      python -m kformer.generate"
+    else:
+        graph = TranslationGraph(model, tokenizers, build_search(config.scoring))
+        _, scores = score_run(run, config.scoring, graph=graph)
+        how, use = f", {_named(config.scoring)}", "translate  python -m kformer.translate"
     write_embeddings(run, model, tokenizers)
     if can_draw():
         rounds = [json.loads(line) for line in run.metrics.read_text("utf-8").splitlines()]
         plots.save(plots.curves({folder.name: rounds}), run.curves)
     run.scores.write_text(json.dumps(asdict(scores), indent=2) + "\n", "utf-8")
-    print(f"\nbest model on the test text, {_named(config.scoring)}:\n{scores}")
+    print(f"\nbest model on the test text{how}:\n{scores}")
     print(f"\ndone in {clock(time.perf_counter() - began)}. In {folder}:")
     print("  best/model.keras  metrics.jsonl  samples.txt  scores.json  logs/  config.yaml")
-    print(f"  translate  python -m kformer.translate {folder} [FILE]")
+    print(f"  {use} {folder} [FILE]")
     print(f"  score      python -m training.evaluate {folder}")
     print(f"  curves     {'curves.png, ' if can_draw() else ''}tensorboard --logdir {run.logs}")
     return 0

@@ -191,6 +191,12 @@ class MultiHeadAttention(ArgumentsConfig, keras.layers.Layer):
         (q,) = self._project(query, 0, 1)
         return self._attend(q, memory, attention_mask)
 
+    def remember(self, x, attention_mask=None):
+        """Self-attention as in `call`, and the keys and values, for what comes after."""
+        q, k, v = self._project_self(x, tf.range(tf.shape(x)[1])[tf.newaxis])
+        output, _ = self._attend(q, KeyValues(k, v), attention_mask)
+        return output, KeyValues(k, v)
+
     def empty_cache(self, batch_size, width, length) -> KeyValues:
         """Room for `length` positions of `width` hypotheses of each sentence, filled by `step`.
 
@@ -199,7 +205,15 @@ class MultiHeadAttention(ArgumentsConfig, keras.layers.Layer):
         shape = [batch_size, self.num_heads, width, length, self.d_model // self.num_heads]
         return KeyValues(tf.zeros(shape, self.compute_dtype), tf.zeros(shape, self.compute_dtype))
 
-    def step(self, x, cache: KeyValues, time, seen, positions=None):
+    def step(
+        self,
+        x,
+        cache: KeyValues,
+        time,
+        seen,
+        positions=None,
+        memory: KeyValues | None = None,
+    ):
         """Self-attention of the newest position of each hypothesis to those before it and itself.
 
         All hypotheses of a sentence read one cache, each the positions that `seen` shows it. So
@@ -210,19 +224,25 @@ class MultiHeadAttention(ArgumentsConfig, keras.layers.Layer):
             cache: keys and values of the positions so far, from `empty_cache` or the last step.
             time: scalar, the number of positions before.
             seen: boolean tensor (batch, 1, width, width * length), True = attend; the cache's
-                width and length are one axis.
+                width and length are one axis. With a memory, its keys come first on that axis.
             positions: integer tensor that broadcasts to (batch, width): where the newest positions
                 stand, if rotary. None: at `time`. The cache holds rotated keys.
+            memory: keys and values of what stands before all hypotheses, from `remember`. None:
+                nothing does.
 
         Returns:
-            The output (batch, width, d_model) and the cache with the new positions filled in.
+            The output (batch, width, d_model), the cache with the new positions filled in, and
+            the weights (batch, num_heads, width, any) of what `seen` is of.
         """
         q, k, v = self._project_self(x, [[time]] if positions is None else positions)
         cache = KeyValues(_write(cache.keys, k, time), _write(cache.values, v, time))
         batch, heads, width, length, depth = tf.unstack(tf.shape(cache.keys))
-        as_one = [tf.reshape(tensor, [batch, heads, width * length, depth]) for tensor in cache]
-        output, _ = self._attend(q, KeyValues(*as_one), seen)
-        return output, cache
+        all_seen = [tf.reshape(tensor, [batch, heads, width * length, depth]) for tensor in cache]
+        if memory is not None:
+            pairs = zip(memory, all_seen, strict=True)
+            all_seen = [tf.concat([before, own], axis=2) for before, own in pairs]
+        output, weights = self._attend(q, KeyValues(*all_seen), seen)
+        return output, cache, weights
 
     def _attend(self, q, memory: KeyValues, mask, training=False):
         dropout = None

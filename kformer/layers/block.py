@@ -74,12 +74,13 @@ class Block(ArgumentsConfig, keras.layers.Layer):
         self.feed_forward_residual.build(x_shape)
         self.built = True
 
-    def _attend_to_self(self, x, attention_mask, training):
+    def _attend_to_self(self, x, attention_mask, training, positions=None):
         """The first sub-layer: `x` after it, and the attention weights."""
         residual = self.self_attention_residual
         attended, weights = self.self_attention(
             residual.prepare(x),
             attention_mask=attention_mask,
+            positions=positions,
             return_weights=True,
             training=training,
         )

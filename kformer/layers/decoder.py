@@ -96,7 +96,7 @@ class DecoderLayer(Block):
             (batch, num_heads, width, source).
         """
         residual = self.self_attention_residual
-        attended, cache = self.self_attention.step(residual.prepare(x), cache, time, seen)
+        attended, cache, _ = self.self_attention.step(residual.prepare(x), cache, time, seen)
         x = residual(x, attended)
         residual = self.cross_attention_residual
         attended, weights = self.cross_attention.attend(

@@ -1,7 +1,12 @@
-"""The encoder: self-attention over the source and a feed-forward network, layer upon layer."""
+"""The encoder: self-attention and a feed-forward network, layer upon layer.
+
+Over a source, or, under a causal mask, over a text that is written from left to right: then
+positions are read once and remembered (`remember`), and the next are added one by one (`step`).
+"""
 
 import keras
 
+from kformer.layers.attention import KeyValues
 from kformer.layers.block import Block, Stack
 
 
@@ -26,6 +31,8 @@ class EncoderLayer(Block):
         x: float tensor (batch, length, d_model).
         attention_mask: boolean tensor that broadcasts to (batch, num_heads, length, length),
             True = attend.
+        positions: integer tensor that broadcasts to (batch, length): where `x` stands, if rotary.
+            None: counted from 0.
         return_weights: whether to return the attention weights too.
         training: whether dropout is on.
 
@@ -41,10 +48,34 @@ class EncoderLayer(Block):
         Vaswani et al., "Attention Is All You Need", 2017, section 3.1.
     """
 
-    def call(self, x, attention_mask=None, return_weights=False, training=False):
-        x, weights = self._attend_to_self(x, attention_mask, training)
+    def call(self, x, attention_mask=None, positions=None, return_weights=False, training=False):
+        x, weights = self._attend_to_self(x, attention_mask, training, positions)
         x = self._feed_forward(x, training)
         return (x, weights) if return_weights else x
+
+    def remember(self, x, attention_mask=None):
+        """As `call`, and the keys and values of `x`, for positions that come after it."""
+        residual = self.self_attention_residual
+        prepared = residual.prepare(x)
+        attended, memory = self.self_attention.remember(prepared, attention_mask)
+        return self._feed_forward(residual(x, attended)), memory
+
+    def step(self, x, cache: KeyValues, time, seen, positions=None, memory=None):
+        """The newest position of each hypothesis, as `call` would compute it after all so far.
+
+        Args:
+            x: float tensor (batch, width, d_model), a position of each of `width` hypotheses.
+            cache, time, seen, positions, memory: as for `MultiHeadAttention.step`.
+
+        Returns:
+            A tensor like `x`, the cache with the new positions, and the attention weights
+            (batch, num_heads, width, any) of what `seen` is of.
+        """
+        residual = self.self_attention_residual
+        attended, cache, weights = self.self_attention.step(
+            residual.prepare(x), cache, time, seen, positions, memory
+        )
+        return self._feed_forward(residual(x, attended)), cache, weights
 
 
 @keras.saving.register_keras_serializable("kformer")
@@ -60,6 +91,8 @@ class Encoder(Stack):
         x: embedded source, float tensor (batch, length, d_model).
         attention_mask: boolean tensor that broadcasts to (batch, num_heads, length, length),
             True = attend.
+        positions: integer tensor that broadcasts to (batch, length): where `x` stands, if rotary.
+            None: counted from 0.
         return_weights: whether to return the attention weights too.
         training: whether dropout is on.
 
@@ -73,12 +106,44 @@ class Encoder(Stack):
     def build(self, x_shape):
         self._build(x_shape)
 
-    def call(self, x, attention_mask=None, return_weights=False, training=False):
+    def call(self, x, attention_mask=None, positions=None, return_weights=False, training=False):
         all_weights = []
         for layer in self.layers:
             x, weights = layer(
-                x, attention_mask=attention_mask, return_weights=True, training=training
+                x,
+                attention_mask=attention_mask,
+                positions=positions,
+                return_weights=True,
+                training=training,
             )
             all_weights.append(weights)
         x = self.final_norm(x)
         return (x, all_weights) if return_weights else x
+
+    def remember(self, x, attention_mask=None):
+        """As `call`, and each layer's keys and values of `x` (see `EncoderLayer.remember`)."""
+        memories = []
+        for layer in self.layers:
+            x, memory = layer.remember(x, attention_mask)
+            memories.append(memory)
+        return self.final_norm(x), memories
+
+    def empty_caches(self, batch_size, width, length) -> list[KeyValues]:
+        """Each layer's room for `length` positions of `width` hypotheses of each sentence."""
+        return [
+            layer.self_attention.empty_cache(batch_size, width, length) for layer in self.layers
+        ]
+
+    def step(self, x, caches, time, seen, positions, memories):
+        """The newest position of each hypothesis through all layers (see `EncoderLayer.step`).
+
+        Returns:
+            A tensor like `x` (batch, width, d_model), the layers' caches and the layers' attention
+            weights (batch, num_heads, width, any).
+        """
+        new_caches, all_weights = [], []
+        for layer, cache, memory in zip(self.layers, caches, memories, strict=True):
+            x, cache, weights = layer.step(x, cache, time, seen, positions, memory)
+            new_caches.append(cache)
+            all_weights.append(weights)
+        return self.final_norm(x), new_caches, all_weights

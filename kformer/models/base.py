@@ -45,6 +45,11 @@ class SequenceModel(keras.Model):
         return None
 
     @property
+    def one_sequence(self) -> bool:
+        """Whether the target stands behind its source, so that both share `max_positions`."""
+        return False
+
+    @property
     def attention_shape(self) -> tuple[int, int]:
         """Layers and heads whose attention to the source `call_with_attention` gives; (0, 0): the
         model has none."""

@@ -9,7 +9,6 @@ from kformer.choices import AttentionScore, NormPosition, Positions, Tying
 from kformer.layers import (
     Decoder,
     Encoder,
-    KeyValues,
     PositionalEmbedding,
     causal_mask,
     padding_mask,
@@ -17,6 +16,7 @@ from kformer.layers import (
 from kformer.layers.config import ArgumentsConfig
 from kformer.layers.output import OutputProjection
 from kformer.models.base import SequenceModel
+from kformer.models.decoding import SentenceState, extended, first_state, written
 from kformer.search.protocol import State
 
 PRESETS = {
@@ -30,14 +30,6 @@ class Encoded(NamedTuple):
 
     memory: tf.Tensor  # (batch, source, d_model)
     mask: tf.Tensor  # (batch, 1, 1, source), True = a real token
-
-
-class SentenceState(NamedTuple):
-    """What decoding keeps of each sentence; a search never reorders it."""
-
-    caches: list[KeyValues]  # of each layer: the target so far, of all hypotheses
-    memories: list[KeyValues]  # of each layer: the source
-    mask: tf.Tensor  # (batch, 1, 1, source)
 
 
 @keras.saving.register_keras_serializable("kformer")
@@ -253,31 +245,16 @@ class Transformer(ArgumentsConfig, SequenceModel):
             width: number of hypotheses of each sentence.
             length: number of steps there is to be room for; `extend` makes more.
         """
-        batch_size, source = tf.shape(encoded.mask)[0], tf.shape(encoded.mask)[3]
-        return State(
-            time=tf.constant(0),
-            sentences=SentenceState(
-                caches=self.decoder.empty_caches(batch_size, width, length),
-                memories=self.decoder.project_memory(encoded.memory),
-                mask=encoded.mask,
-            ),
-            # Which of a sentence's hypotheses wrote each position that a hypothesis descends from.
-            hypotheses=tf.zeros([batch_size * width, length], tf.int32),
-            attention=tf.zeros([batch_size * width, source]),
+        sentences = SentenceState(
+            caches=self.decoder.empty_caches(tf.shape(encoded.mask)[0], width, length),
+            memories=self.decoder.project_memory(encoded.memory),
+            mask=encoded.mask,
         )
+        return first_state(sentences, width, length)
 
     def extend(self, state: State, steps) -> State:
         """The state with room for so many more steps."""
-
-        def extend(cache):
-            return tf.pad(cache, [[0, 0], [0, 0], [0, 0], [0, steps], [0, 0]])
-
-        source = state.sentences
-        caches = [KeyValues(*map(extend, cache)) for cache in source.caches]
-        return state._replace(
-            sentences=source._replace(caches=caches),
-            hypotheses=tf.pad(state.hypotheses, [[0, 0], [0, steps]]),
-        )
+        return extended(state, steps)
 
     def step(self, token_ids, state: State) -> tuple[tf.Tensor, State]:
         """Reads one token of each hypothesis and gives the logits of the next.
@@ -292,20 +269,14 @@ class Transformer(ArgumentsConfig, SequenceModel):
         """
         source, time = state.sentences, state.time
         rows, width = tf.shape(token_ids)[0], tf.shape(source.caches[0].keys)[2]
-        batch_size, length = tf.shape(source.mask)[0], tf.shape(state.hypotheses)[1]
         x = self.target_embedding(token_ids[:, tf.newaxis], start=time)
-        x = tf.reshape(x, [batch_size, width, self.d_model])
-        now = tf.equal(tf.range(length), time)
-        own = tf.tile(tf.range(width), [batch_size])[:, tf.newaxis]
-        writers = tf.where(now, own, state.hypotheses)
-        seen = tf.equal(
-            tf.reshape(writers, [batch_size, 1, width, 1, length]), tf.range(width)[:, tf.newaxis]
-        ) & (tf.range(length) <= time)
+        x = tf.reshape(x, [-1, width, self.d_model])
+        writers, seen = written(state, width)
         x, caches, weights = self.decoder.step(
             x,
             source.caches,
             time,
-            tf.reshape(seen, [batch_size, 1, width, width * length]),
+            seen,
             source.memories,
             source.mask,
         )

@@ -2,14 +2,16 @@
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import tensorflow as tf
 
-from kformer.ids import END_ID, PAD_ID
+from kformer.ids import END_ID, PAD_ID, START_ID
 from kformer.search.filters import keep_min_p, keep_top_k, keep_top_p
-from kformer.search.protocol import NONE, REAL, SearchResult
+from kformer.search.protocol import NONE, REAL, SearchResult, Steppable
 from kformer.search.search import Search
 
 
@@ -27,6 +29,36 @@ class Paths(NamedTuple):
 @dataclass(frozen=True, kw_only=True)
 class PathSearch(Search):
     """A search whose hypotheses know nothing of each other."""
+
+    def stream(self, model: Steppable) -> Callable[..., Iterator[tf.Tensor]]:
+        """The search as a function that gives every token as soon as it is chosen.
+
+        Args:
+            model: has the stepping protocol.
+
+        Returns:
+            A function of `encoded`, `limits` and `prefixes`, as of the call. It gives int32
+            (batch, width) of one step after the other: the tokens that the call has in the end.
+            A step is traced once, however many texts there are.
+        """
+        step = tf.function(partial(self._step, model), reduce_retracing=True)
+
+        def stream(encoded, limits, prefixes):
+            limits = tf.convert_to_tensor(limits, tf.int32)
+            longest = tf.reduce_max(limits)
+            state = model.init_state(encoded, self.width, longest)
+            carry = self._start(
+                limits,
+                tf.convert_to_tensor(prefixes, tf.int32),
+                longest,
+                tf.shape(state.attention)[1],
+            )
+            last = tf.fill([tf.shape(limits)[0] * self.width], START_ID)
+            while tf.reduce_any(self._running(state.time, carry)):
+                last, state, carry = step(last, state, carry)
+                yield tf.reshape(last, [-1, self.width])
+
+        return stream
 
     @abstractmethod
     def _chances(self, batch_size, length) -> tf.Tensor:

@@ -2,6 +2,7 @@
 
 import abc
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
@@ -98,17 +99,7 @@ class Search(abc.ABC):
         def running(time, carry):
             return tf.math.count_nonzero(self._running(time, carry), dtype=tf.int32)
 
-        def advance(last, state, carry):
-            logits, state = model.step(last, state)
-            tokens, parents, carry = self._advance(
-                state.time - 1,
-                self._grouped(logits),
-                self._grouped(state.attention),
-                carry,
-            )
-            if parents is not None:
-                state = state._replace(hypotheses=self._reordered(state.hypotheses, parents))
-            return tf.reshape(tokens, [-1]), state, carry
+        advance = partial(self._step, model)
 
         def run_stage(room, kept, last, state, carry, results):
             def go_on(last, state, carry):
@@ -147,6 +138,17 @@ class Search(abc.ABC):
             (stage, tf.range(batch_size), last, state, carry, self._result(carry)),
         )
         return _trimmed(results)
+
+    def _step(self, model: Steppable, last, state: State, carry) -> tuple[tf.Tensor, State, Any]:
+        """The last tokens (batch * width,), the state and the search's own variables, one step
+        later."""
+        logits, state = model.step(last, state)
+        tokens, parents, carry = self._advance(
+            state.time - 1, self._grouped(logits), self._grouped(state.attention), carry
+        )
+        if parents is not None:
+            state = state._replace(hypotheses=self._reordered(state.hypotheses, parents))
+        return tf.reshape(tokens, [-1]), state, carry
 
     def _scored(self, time, logits, carry):
         """Logits as (batch * width, vocab_size), and the scores to choose the next token by.

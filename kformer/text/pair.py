@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from kformer.errors import InputError
 from kformer.text.sentencepiece import SentencePieceTokenizer
 from kformer.text.tokenizer import Tokenizer
 from kformer.text.words import WordTokenizer
+from kformer.vocabulary_files import files_of_name, vocabulary_file, vocabulary_files
 
 _KINDS: tuple[type[Tokenizer], ...] = (SentencePieceTokenizer, WordTokenizer)
 
@@ -36,7 +36,7 @@ class Tokenizers(NamedTuple):
             tokenizer.save(Path(folder) / f"{name}{tokenizer.suffix}")
         kept = {f"{name}{tokenizer.suffix}" for name, tokenizer in current.items()}
         for name in ("joint", "source", "target"):
-            for path in _files(folder, name):
+            for path in files_of_name(folder, name):
                 if path.name not in kept:
                     path.unlink()
 
@@ -47,20 +47,9 @@ class Tokenizers(NamedTuple):
         Raises:
             InputError: a file is missing, damaged or ambiguous.
         """
-        if _files(folder, "joint"):
-            if _files(folder, "source") or _files(folder, "target"):
-                raise InputError(
-                    f"{folder}: holds both a joint and separate tokenizers. "
-                    "Delete the ones that the model was not trained with."
-                )
-            joint = load_tokenizer(folder, "joint")
-            return cls(joint, joint)
-        if not _files(folder, "source") and not _files(folder, "target"):
-            raise InputError(
-                f"{folder}: no tokenizer here (neither joint.* nor source.* and target.*). "
-                "Give the folder that Tokenizers.save wrote."
-            )
-        return cls(load_tokenizer(folder, "source"), load_tokenizer(folder, "target"))
+        loaded = {name: _load(path) for name, path in vocabulary_files(folder).items()}
+        joint = loaded.get("joint")
+        return cls(loaded.get("source", joint), loaded.get("target", joint))
 
 
 def load_tokenizer(folder: str | os.PathLike, name: str) -> Tokenizer:
@@ -69,19 +58,9 @@ def load_tokenizer(folder: str | os.PathLike, name: str) -> Tokenizer:
     Raises:
         InputError: there is no such file, there is one of each kind, or it is damaged.
     """
-    paths = _files(folder, name)
-    names = " or ".join(f"{name}{kind.suffix}" for kind in _KINDS)
-    if not paths:
-        raise InputError(
-            f"{Path(folder) / name}: no tokenizer of this name ({names}). "
-            "Learn one and save it there, or give another folder."
-        )
-    if len(paths) > 1:
-        raise InputError(f"{folder}: holds {names.replace(' or ', ' and ')}. Delete one of them.")
-    kind = next(kind for kind in _KINDS if kind.suffix == paths[0].suffix)
-    return kind.load(paths[0])
+    return _load(vocabulary_file(folder, name))
 
 
-def _files(folder: str | os.PathLike, name: str) -> list[Path]:
-    paths = [Path(folder) / f"{name}{kind.suffix}" for kind in _KINDS]
-    return [path for path in paths if path.is_file()]
+def _load(path: Path) -> Tokenizer:
+    kind = next(kind for kind in _KINDS if kind.suffix == path.suffix)
+    return kind.load(path)

@@ -61,7 +61,7 @@ def whole(folder):
 
 def assert_same(one, other):
     assert one.state["batches"] == other.state["batches"]
-    assert one.state["best"] == other.state["best"]
+    assert one.state["callbacks"]["best"] == other.state["callbacks"]["best"]
     for group, arrays in one.variables.items():
         for array, expected in zip(arrays, other.variables[group], strict=True):
             np.testing.assert_array_equal(array, expected)

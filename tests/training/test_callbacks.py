@@ -144,7 +144,10 @@ def test_an_update_that_overflowed_does_not_count(model):
 def test_training_stops_early_enough_for_a_last_validation_and_the_test(model, clock_at):
     # The test is as long as the validation text twice over.
     scores = scored()
-    limit = set_up(TimeLimit(100.0, 10.0, scores, 2 * scores.sources), model)
+    limit = set_up(
+        TimeLimit(100.0, 10.0, scores.translator.translate, scores.sources, 2 * scores.sources),
+        model,
+    )
     clock_at(50)
     limit.on_train_batch_end(0)
     limit.on_test_begin()
@@ -170,7 +173,9 @@ def test_the_time_of_a_validation_is_known_before_the_first(model, clock_at):
 
     pairs = [Pair(f"source {i}", "") for i in range(10)]
     scores = TranslationScores(SlowTranslator(), pairs, "13a")
-    limit = set_up(TimeLimit(100.0, 10.0, scores, scores.sources), model)
+    limit = set_up(
+        TimeLimit(100.0, 10.0, scores.translator.translate, scores.sources, scores.sources), model
+    )
     limit.on_train_begin()
     for seconds, stops in ((80, False), (88, False), (90, True)):
         clock_at(seconds)
@@ -205,6 +210,17 @@ def test_gradients_that_are_no_numbers_end_training_with_the_batch_named(model):
     with pytest.raises(InputError, match=r"3 updates in a row.*batch 12 .*ids \[8, 9, 3\].*0.25"):
         guard.on_train_batch_end(0)
     assert asked == [11]
+
+
+def test_a_line_that_training_diverged_at_is_told_by_its_labels(model):
+    batch = (np.array([[3], [3]]), None), np.array([[5, 3, 0], [6, 6, 3]])
+    model.optimizer.left_out_in_a_row.value = 3
+    guard = FiniteGuard(
+        3, lambda number: batch, lambda ids: ["" if ids[0][0] == 3 else f"ids {ids[0].tolist()}"],
+        SimpleNamespace(batches=12),
+    )  # fmt: skip
+    with pytest.raises(InputError, match=r"sentence is 'ids \[6, 6, 3\]'"):
+        set_up(guard, model).on_train_batch_end(0)
 
 
 class FakeKeeper:
@@ -376,7 +392,9 @@ def test_tensorboard_reads_every_figure_and_the_samples(run, writer, model):
 
 
 def test_a_bar_in_a_sample_does_not_break_the_table(run, writer, model):
-    samples = SimpleNamespace(sources=["a|b"], references=["d|"], history=[(1, 2.0, ["c"])])
+    samples = SimpleNamespace(
+        figure="BLEU", sources=["a|b"], references=["d|"], history=[(1, 2.0, ["c"])]
+    )
     log = set_up(TensorBoardLog(writer, samples), model)
     after_round(log)
     writer.close()

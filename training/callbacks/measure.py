@@ -103,6 +103,8 @@ class Samples(keras.callbacks.Callback):
         count: how many, spread over the validation text.
     """
 
+    figure = "BLEU"
+
     def __init__(self, scores: TranslationScores, run: RunFolder, count: int):
         super().__init__()
         self.run = run

@@ -56,12 +56,13 @@ class Progress(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         mark = " (best)" if self.best.improved else ""
+        bleu = f", BLEU {logs['val_bleu']:.2f}" if "val_bleu" in logs else ""
         print(
             f"{chr(13) + chr(27) + '[K' if self._terminal else ''}"
             f"update {logs['update']}/{self.updates}  {clock(time.perf_counter() - self._began)}  "
             f"train loss {logs['loss']:.3f}  validation loss {logs['val_loss']:.3f}, perplexity "
-            f"{logs['val_perplexity']:.2f}, accuracy {100 * logs['val_accuracy']:.1f}%, BLEU "
-            f"{logs['val_bleu']:.2f}{mark}  {logs['tokens_per_second']:,.0f} tokens/s"
+            f"{logs['val_perplexity']:.2f}, accuracy {100 * logs['val_accuracy']:.1f}%{bleu}"
+            f"{mark}  {logs['tokens_per_second']:,.0f} tokens/s"
         )
         for source, translation, reference in self.samples.latest:
             print(f"    {source}\n    -> {translation}\n    == {reference}")

@@ -11,7 +11,6 @@ import numpy as np
 from kformer.errors import InputError
 from training.callbacks.best import Best
 from training.callbacks.keep import Keeper
-from training.callbacks.measure import TranslationScores
 
 
 class UpdateLimit(keras.callbacks.Callback):
@@ -36,36 +35,39 @@ class TimeLimit(keras.callbacks.Callback):
     Args:
         seconds: wall time from `began` to the end of the run.
         began: when the run started, by `time.perf_counter`.
-        scores: what translates the validation text after each round.
-        test_sources: what is translated at the end.
+        measure: what is done to the texts of a validation, and in the end to those of the test.
+        valid: the texts of the validation.
+        test: those of the test.
     """
 
-    # Texts translated before the first round to learn how long a validation takes.
+    # Texts measured before the first round to learn how long a validation takes.
     TRIED = 64
 
     def __init__(
         self,
         seconds: float,
         began: float,
-        scores: TranslationScores,
-        test_sources: Sequence[str],
+        measure: Callable[[Sequence[str]], object],
+        valid: Sequence[str],
+        test: Sequence[str],
     ):
         super().__init__()
         self.deadline = began + seconds
-        self.scores = scores
+        self.measure = measure
+        self.valid = valid
         # Validation and test by the work they are; a tenth for loading the best model.
-        share = _characters(test_sources) / max(_characters(scores.sources), 1)
+        share = _characters(test) / max(_characters(valid), 1)
         self._closings = 1.1 + share
         self._validation = 0.0
 
     def on_train_begin(self, logs=None):
         # An untrained model translates up to the limit of length: longer than it ever will.
-        spread = self.scores.sources[:: max(1, len(self.scores.sources) // self.TRIED)]
-        self.scores.translator.translate(spread)  # Traces, which happens once.
+        spread = self.valid[:: max(1, len(self.valid) // self.TRIED)]
+        self.measure(spread)  # Traces, which happens once.
         began = time.perf_counter()
-        self.scores.translator.translate(spread)
+        self.measure(spread)
         each = (time.perf_counter() - began) / len(spread)
-        self._validation = each * len(self.scores.sources)
+        self._validation = each * len(self.valid)
 
     def on_test_begin(self, logs=None):
         self._validation_began = time.perf_counter()
@@ -172,7 +174,8 @@ class FiniteGuard(keras.callbacks.Callback):
     Args:
         limit: how many.
         batch_at: gives the batch of a number, as training used it.
-        to_text: gives the texts of source ids, int (batch, length).
+        to_text: gives the texts of source ids, int (batch, length); where the source of a line
+            is empty, those of its labels.
         keeper: what knows the number of the batch.
     """
 
@@ -197,7 +200,8 @@ class FiniteGuard(keras.callbacks.Callback):
         (source, _), labels = self.batch_at(number - 1)
         digest = hashlib.blake2b(source.tobytes() + labels.tobytes(), digest_size=8).hexdigest()
         longest = int((labels != 0).sum(axis=1).argmax())
-        text = self.to_text(source[longest : longest + 1])[0]
+        row = slice(longest, longest + 1)
+        text = self.to_text(source[row])[0] or self.to_text(labels[row])[0]
         raise InputError(
             f"training diverged: {self.limit} updates in a row had a gradient that is no number "
             f"and were left out. The last was of batch {number} ({digest}), whose longest "

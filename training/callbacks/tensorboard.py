@@ -90,10 +90,10 @@ def _table(samples: Samples) -> str:
     for number, (source, reference) in enumerate(
         zip(samples.sources, samples.references, strict=True)
     ):
-        lines += [f"| update | BLEU | {_cell(source)} |", "|---|---|---|"]
+        lines += [f"| update | {samples.figure} | {_cell(source)} |", "|---|---|---|"]
         lines += [
-            f"| {update} | {bleu:.2f} | {_cell(translations[number])} |"
-            for update, bleu, translations in samples.history
+            f"| {update} | {figure:.2f} | {_cell(translations[number])} |"
+            for update, figure, translations in samples.history
         ]
         lines += [f"| reference | | {_cell(reference)} |", ""]
     return "\n".join(lines)

@@ -16,13 +16,14 @@ from kformer.choices import (
 
 @dataclass(frozen=True)
 class DataConfig:
-    """The parallel text.
+    """The text.
 
     Args:
         train: Training pairs, or a list of several corpora. Each is a file of pairs (.tsv: source
             TAB target; .jsonl, .tmx, .po), SOURCE,TARGET as two files of one line a pair,
-            hf:NAME:SPLIT of Hugging Face, or the name of an embedded corpus. Files may end in
-            .gz, .xz or .zst; names may hold * and ?.
+            hf:NAME:SPLIT of Hugging Face, or the name of an embedded corpus; for model.kind
+            language_model also a .txt of lines of one language. Files may end in .gz, .xz or .zst;
+            names may hold * and ?.
         valid: Validation pairs, given likewise. Null: those of the embedded corpus, or else cut
             from train by the hash of the source.
         test: Test pairs, given likewise. Null: as for valid.
@@ -137,7 +138,8 @@ class ModelConfig:
         norm: pre (normalise before each sub-layer; trains easily) or post (after; the paper).
         activation: Of the feed-forward networks: relu, gelu or swish.
         positions: sinusoidal (the paper), sinusoidal_halves (Marian), learned, rotary or none.
-        max_length: Number of learned positions, the end token included; null otherwise.
+        max_length: Number of learned positions, the end token included (language_model: of source
+            and target together); null otherwise.
         attention_bias: Add a bias in the projections of attention; the paper has none.
         scale_embedding: Multiply embeddings by the square root of d_model, as in the paper.
         tie: Which tables are one: all (source, target, output; needs a joint vocabulary),
@@ -206,6 +208,7 @@ class TrainConfig:
         ema: Decay of an exponential moving average of the weights, such as 0.999; it is what is
             validated and kept as the best model. Null: none, the weights themselves are.
         best_by: The figure of a validation that says which model is the best: bleu, chrf or loss.
+            Null: bleu; for lines of one language loss, as there is no translation.
         patience: Stop after so many validations without a better model. Null: never.
         max_left_out: Stop after so many updates in a row whose gradient is no number; such updates
             never reach the weights.
@@ -241,7 +244,7 @@ class TrainConfig:
     keep_checkpoints: int = 3
     keep_best: int = 0
     ema: float | None = None
-    best_by: Literal["bleu", "chrf", "loss"] = "bleu"
+    best_by: Literal["bleu", "chrf", "loss"] | None = None
     patience: int | None = None
     max_left_out: int = 20
     max_minutes: float | None = None

@@ -45,11 +45,17 @@ def _run(arguments: list[str]) -> int:
     folder = Path(parsed.out or Path("corpora") / stamped)
     check_folder(folder, "--out", parsed.overwrite, mark="report.txt")
     prepared = prepare_text(config)
+    of_lines = prepared.train.meta.of_lines
     report = explained(config, prepared)
     print(report)
     with making_folder(folder, parsed.overwrite) as made:
-        for part in PARTS:
-            shutil.copyfile(prepared.corpus.text(part), made / f"{part}.tsv")
+        texts = [made / f"{part}.{'txt' if of_lines else 'tsv'}" for part in PARTS]
+        for part, text in zip(PARTS, texts, strict=True):
+            if of_lines:
+                with text.open("w", encoding="utf-8", newline="\n") as file:
+                    file.writelines(f"{pair.target}\n" for pair in prepared.corpus.pairs(part))
+            else:
+                shutil.copyfile(prepared.corpus.text(part), text)
         (made / "report.txt").write_text(report + "\n", "utf-8", "backslashreplace")
         figures = {**asdict(prepared.corpus.report), "tokens": asdict(prepared.train.meta)}
         (made / "report.json").write_text(json.dumps(figures, indent=1) + "\n", "utf-8")
@@ -57,7 +63,8 @@ def _run(arguments: list[str]) -> int:
         if plots := find_spec("matplotlib") is not None:
             plot_lengths(prepared.train, made / "lengths.png")
     print(
-        f"\nin {folder}: train.tsv  valid.tsv  test.tsv  report.txt  report.json  tokenizer/",
+        f"\nin {folder}: {'  '.join(text.name for text in texts)}  report.txt  report.json  "
+        "tokenizer/",
         end="",
     )
     print("  lengths.png" if plots else "\nno lengths.png: pip install 'kformer[plots]'")

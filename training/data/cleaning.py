@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 from unicodedata import digit
 
@@ -21,6 +21,7 @@ VERSION = 1
 
 MALFORMED = "malformed"
 EMPTY_SIDE = "with an empty side"
+EMPTY_LINE = "empty"
 
 Rule = Callable[[str, str], bool]
 """Whether a pair of source and target is to be left out."""
@@ -77,6 +78,17 @@ def row_rules(config: CleaningConfig) -> dict[str, Rule]:
     return rules
 
 
+def line_rules(config: CleaningConfig) -> dict[str, Rule]:
+    """Those rules that look at the text itself, for text without a source.
+
+    They are given a line as both sides: what compares sides then has nothing to find.
+
+    Raises:
+        InputError: as `row_rules`.
+    """
+    return row_rules(replace(config, identical=False, source_script=None))
+
+
 class Chunk(NamedTuple):
     """Rows of one file, in order.
 
@@ -96,8 +108,9 @@ class Cleaned(NamedTuple):
         where: as of the chunk.
         places: the line of each pair, int64 (pairs,).
         lines: the pairs as lines of UTF-8 TSV.
-        pairs, sources: hashes of the pairs and of their sources, uint64 (pairs,). Sources that
-            differ only in case or white space have one hash.
+        pairs, sources: hashes of the pairs and of their sources, uint64 (pairs,), of lines of one
+            language of the lines themselves. Sources that differ only in case or white space have
+            one hash.
         report: what became of the rows.
     """
 
@@ -138,10 +151,12 @@ class Cleaner:
     Args:
         config: the rules; None applies none but that both sides must hold text.
         strict: whether a row without two texts is an error.
+        of_lines: whether rows are lines of one language: targets without a source.
     """
 
     config: CleaningConfig | None
     strict: bool = False
+    of_lines: bool = False
 
     def __post_init__(self):
         self()  # A wrong setting is told here, not from a process.
@@ -151,7 +166,8 @@ class Cleaner:
 
         It raises InputError, naming file and line, at a row without two texts if `strict`.
         """
-        rules = row_rules(self.config) if self.config else {}
+        kind = line_rules if self.of_lines else row_rules
+        rules = kind(self.config) if self.config else {}
         return lambda chunk: self._clean(chunk, rules)
 
     def _clean(self, chunk: Chunk, rules: dict[str, Rule]) -> Cleaned:
@@ -162,10 +178,13 @@ class Cleaner:
                 self._leave_out(MALFORMED, chunk.where, row, report)
                 continue
             source, target = normal_form(row.source), normal_form(row.target)
-            if not source or not target:
-                self._leave_out(EMPTY_SIDE, chunk.where, row, report)
+            # What a rule looks at, and what a pair is known by.
+            known = target if self.of_lines else source
+            if not known or not target:
+                empty = EMPTY_LINE if self.of_lines else EMPTY_SIDE
+                self._leave_out(empty, chunk.where, row, report)
                 continue
-            broken = next((name for name, rule in rules.items() if rule(source, target)), None)
+            broken = next((name for name, rule in rules.items() if rule(known, target)), None)
             if broken is not None:
                 report.drop(broken, Example.of(f"{chunk.where} {row.line}", source, target))
                 continue
@@ -173,7 +192,7 @@ class Cleaner:
             places.append(row.line)
             lines.append(f"{line}\n".encode())
             pairs.append(text_hash(line))
-            sources.append(source_hash(source))
+            sources.append(source_hash(known))
         report.kept = len(lines)
         return Cleaned(
             chunk.where,

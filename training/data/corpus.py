@@ -17,7 +17,7 @@ from training.data.parallel import in_chunks, in_processes
 from training.data.progress import shown
 from training.data.reading.names import Names
 from training.data.reading.pairs import rows_of
-from training.data.reading.sources import Source, embedded_corpora, resolve
+from training.data.reading.sources import PAIR_CHOICES, Source, embedded_corpora, resolve
 from training.data.report import EXAMPLES, Report, shortened
 from training.data.rows import Pair, Row
 from training.data.seen import SeenHashes
@@ -33,6 +33,11 @@ class Sources(NamedTuple):
     train: list[Source]
     valid: list[Source] | None
     test: list[Source] | None
+
+    @property
+    def of_lines(self) -> bool:
+        """Whether they hold lines of one language; else pairs."""
+        return self.train[0].parts[0].of_lines
 
 
 @dataclass
@@ -86,11 +91,15 @@ class CleanCorpus:
         return CorpusReport(**content)
 
 
-def find_sources(data: DataConfig) -> Sources:
+def find_sources(data: DataConfig, lines_too: bool = False) -> Sources:
     """Where the parts of a corpus are read from.
 
+    Args:
+        data: names them.
+        lines_too: whether all of them may be lines of one language in place of pairs.
+
     Raises:
-        InputError: a name means nothing that can be read.
+        InputError: a name means nothing that can be read, or not what the others are.
     """
     names = Names(data.source_key, data.target_key)
     embedded = {name.rpartition("/")[0] for name in embedded_corpora()}
@@ -108,9 +117,19 @@ def find_sources(data: DataConfig) -> Sources:
             "data.train must name each corpus once (data.weights repeats them). "
             f"Received: {specs['train']}"
         )
-    return Sources(
+    sources = Sources(
         *(specs[part] and [resolve(name, names) for name in specs[part]] for part in PARTS)
     )
+    for source in chain.from_iterable(part for part in sources if part):
+        if not lines_too:
+            _refuse_lines(source, "only model.kind language_model is trained on")
+        for part in source.parts:
+            if part.of_lines != sources.of_lines:
+                raise InputError(
+                    f"{part.name}: lines of one language (.txt) and pairs cannot be mixed; "
+                    f"data.train begins with {sources.train[0].parts[0].name}"
+                )
+    return sources
 
 
 def clean_corpus(
@@ -130,7 +149,7 @@ def clean_corpus(
     Raises:
         InputError: text cannot be read, or nothing is left of a part.
     """
-    cleaner = Cleaner(cleaning, strict)
+    cleaner = Cleaner(cleaning, strict, sources.of_lines)
     report = CorpusReport()
     corpus = CleanCorpus(folder)
     held_out = {
@@ -163,8 +182,27 @@ def read_pairs(spec: str, names: Names = Names()) -> Iterator[Pair]:  # noqa: B0
         InputError: at once if `spec` names nothing that can be read; while reading if the text
             is damaged or holds no pair.
     """
-    chunks = _clean([resolve(spec, names)], Cleaner(None), workers=1)
+    source = resolve(spec, names)
+    _refuse_lines(source, "have no translation")
+    chunks = _clean([source], Cleaner(None), workers=1)
     return chain.from_iterable(map(_pairs_of, chunks))
+
+
+def read_lines(spec: str) -> Iterator[str]:
+    """The lines of a text in one language, in normal form, empty ones left out.
+
+    Args:
+        spec: as `resolve` takes it.
+
+    Raises:
+        InputError: at once if `spec` names nothing of the kind; while reading if the text is
+            damaged or holds no line.
+    """
+    source = resolve(spec)
+    if not all(part.of_lines for part in source.parts):
+        raise InputError(f"{spec}: give lines of one language, in a file that ends in .txt")
+    chunks = _clean([source], Cleaner(None, of_lines=True), workers=1)
+    return (pair.target for pair in chain.from_iterable(map(_pairs_of, chunks)))
 
 
 def clean_pairs(
@@ -188,6 +226,15 @@ def clean_pairs(
         if report is not None:
             report.add(chunk.report)
         yield from _pairs_of(chunk)
+
+
+def _refuse_lines(source: Source, why: str) -> None:
+    for part in source.parts:
+        if part.of_lines:
+            raise InputError(
+                f"{part.name}: holds lines of one language (.txt), which {why}. Pairs are "
+                f"{PAIR_CHOICES}; name tab-separated text .tsv"
+            )
 
 
 def _pairs_of(chunk: Cleaned) -> Iterator[Pair]:
@@ -214,13 +261,14 @@ def _clean(
         yield chunk
         report.add(chunk.report)
     if report.seen == 0:
-        raise InputError(f"{name}: is empty; a corpus needs at least one pair")
+        raise InputError(f"{name}: is empty; a corpus needs at least one pair or line")
     if report.kept == 0:
         named = report.dropped.keys() == {MALFORMED} and any(
             file.name.partition(".")[2].startswith(_NAMED) for s in sources for file in s.files
         )
         hint = "; name the sides: data.source_key, data.target_key" if named else ""
-        raise InputError(f"{name}: holds no usable pair: {report}{hint}")
+        what = "line" if cleaner.of_lines else "pair"
+        raise InputError(f"{name}: holds no usable {what}: {report}{hint}")
 
 
 def _write_given(
@@ -231,7 +279,9 @@ def _write_given(
     hashes = []
     with corpus.text(part).open("wb") as file:
         for chunk in shown(
-            _clean(getattr(sources, part), Cleaner(None, strict)), f"reading {part}", _rows
+            _clean(getattr(sources, part), Cleaner(None, strict, sources.of_lines)),
+            f"reading {part}",
+            _rows,
         ):
             file.writelines(chunk.lines)
             hashes.append(chunk.sources)
@@ -328,12 +378,11 @@ def _cut(to_cut: list[Part], hashes: np.ndarray, corpus: CleanCorpus, report: Co
 
 
 def _sources_at(text: Path, lines: np.ndarray) -> list[str]:
-    """The sources in some lines of a file, counted from 0."""
+    """The sources in some lines of a file, counted from 0; of lines without one the targets."""
     wanted = set(lines.tolist())
     with text.open("rb") as file:
-        return [
-            shortened(_pair(line).source) for number, line in enumerate(file) if number in wanted
-        ]
+        pairs = [_pair(line) for number, line in enumerate(file) if number in wanted]
+    return [shortened(pair.source or pair.target) for pair in pairs]
 
 
 def _length(row: Row) -> int:

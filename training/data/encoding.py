@@ -10,6 +10,7 @@ import numpy as np
 from kformer.errors import InputError
 from kformer.quiet import import_tensorflow
 from kformer.subwords.encode import Encoder as SubwordEncoder
+from kformer.vocabulary_files import vocabulary_files
 
 
 class Encoder(Protocol):
@@ -41,15 +42,11 @@ def load_encoders(folder: Path) -> Encoders:
     """The encoders of vocabularies saved in a folder: joint.*, or source.* and target.*.
 
     Raises:
-        InputError: there are none.
+        InputError: there are none, or one is damaged.
     """
-    files = {path.stem: path for path in folder.iterdir()} if folder.is_dir() else {}
-    if "joint" in files:
-        joint = _load(files["joint"])
-        return Encoders(joint, joint)
-    if not {"source", "target"} <= files.keys():
-        raise InputError(f"{folder}: no vocabularies here (joint.*, or source.* and target.*)")
-    return Encoders(_load(files["source"]), _load(files["target"]))
+    loaded = {name: _load(path) for name, path in vocabulary_files(folder).items()}
+    joint = loaded.get("joint")
+    return Encoders(loaded.get("source", joint), loaded.get("target", joint))
 
 
 def _load(path: Path) -> Encoder:

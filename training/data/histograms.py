@@ -9,7 +9,8 @@ from training.data.store import TokenStore
 
 
 def plot_lengths(store: TokenStore, path: Path) -> None:
-    """Draws how many texts have how many tokens, and how much longer targets are than sources.
+    """Draws how many texts have how many tokens, and of pairs how much longer targets are than
+    sources.
 
     Args:
         store: of the training pairs.
@@ -19,9 +20,11 @@ def plot_lengths(store: TokenStore, path: Path) -> None:
         InputError: Matplotlib is not installed, or the picture cannot be written.
     """
     meta = store.meta
-    figure = new_figure(11, 4)
-    lengths, ratios = figure.subplots(1, 2)
+    figure = new_figure(5.5 if meta.of_lines else 11, 4)
+    lengths, *ratios = figure.subplots(1, 1 if meta.of_lines else 2, squeeze=False)[0]
     counts = {"source": meta.source.lengths, "target": meta.target.lengths}
+    if meta.of_lines:
+        counts = {"text": meta.target.lengths}
     # The last few long texts would squeeze all others into a corner.
     last = max(_quantile(count, 0.999) for count in counts.values())
     right = max(last, meta.max_length + 1)
@@ -38,13 +41,14 @@ def plot_lengths(store: TokenStore, path: Path) -> None:
     lengths.set(xlabel="tokens of a text", ylabel="texts", title="Lengths, before the limit")
     lengths.set_xlim(0, edges[-1])
     figure.legend(*lengths.get_legend_handles_labels(), loc="outside lower left", ncols=3)
-    ratio = np.clip(np.log2(store.target_lengths / store.source_lengths), -3, 3)
-    # An odd number of bins, so that pairs of equal length are in the middle of one.
-    ratios.hist(ratio, np.linspace(-3.05, 3.05, 62), color="tab:green")
-    ticks = np.arange(-3, 4)
-    ratios.set_xticks(ticks, [f"1:{2**-t}" if t < 0 else f"{2**t}:1" for t in ticks])
-    ratios.set(xlabel="tokens of target : source", ylabel="pairs", title="How sides compare")
-    for axes in (lengths, ratios):
+    for axes in ratios:
+        ratio = np.clip(np.log2(store.target_lengths / store.source_lengths), -3, 3)
+        # An odd number of bins, so that pairs of equal length are in the middle of one.
+        axes.hist(ratio, np.linspace(-3.05, 3.05, 62), color="tab:green")
+        ticks = np.arange(-3, 4)
+        axes.set_xticks(ticks, [f"1:{2**-t}" if t < 0 else f"{2**t}:1" for t in ticks])
+        axes.set(xlabel="tokens of target : source", ylabel="pairs", title="How sides compare")
+    for axes in (lengths, *ratios):
         axes.spines[["top", "right"]].set_visible(False)
         axes.yaxis.get_major_locator().set_params(integer=True)
     save(figure, path)

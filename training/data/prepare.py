@@ -8,13 +8,13 @@ import secrets
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
-from itertools import chain
 from pathlib import Path
 
 from kformer.errors import InputError
 from kformer.quiet import import_tensorflow
 from kformer.subwords.adopt import adopt
 from kformer.subwords.learn import byte_model, learn
+from kformer.vocabulary_files import SUFFIXES, vocabulary_files
 from training.config import Config, TokenizerConfig
 from training.data import cleaning, store
 from training.data.cache import Cache, default_cache
@@ -71,7 +71,12 @@ def prepare_text(config: Config) -> PreparedText:
             cannot be written.
     """
     cache = Cache(config.data.cache or default_cache())
-    sources = find_sources(config.data)
+    sources = find_sources(config.data, lines_too=config.model.kind == "language_model")
+    if sources.of_lines and config.train.best_by not in (None, "loss"):
+        raise InputError(
+            f"train.best_by {config.train.best_by}: lines of one language have no translations; "
+            "give loss, or null"
+        )
     hashes = {
         file: cache.file_hash(file)
         for part in PARTS
@@ -179,7 +184,7 @@ def _vocabulary_files(config: TokenizerConfig) -> list[Path]:
         if not file.is_file():
             hint = "; two files need tokenizer.joint false" if "," in str(file) else ""
             raise InputError(f"tokenizer.file: {file}: no such file{hint}")
-        if file.suffix not in (".model", ".txt"):
+        if file.suffix not in SUFFIXES:
             raise InputError(
                 f"tokenizer.file: {file}: must be a .model of SentencePiece or a .txt of words"
             )
@@ -188,15 +193,18 @@ def _vocabulary_files(config: TokenizerConfig) -> list[Path]:
 
 def _files_of_run(folder: Path, joint: bool) -> list[Path]:
     """The vocabularies in a run folder, or in its `tokenizer`."""
-    stems = ["joint"] if joint else ["source", "target"]
-    for place in (folder / "tokenizer", folder):
-        found = {path.stem: path for path in sorted(place.glob("*")) if path.is_file()}
-        if all(stem in found for stem in stems):
-            return [found[stem] for stem in stems]
-    raise InputError(
-        f"tokenizer.file: {folder}: holds no {' and '.join(f'{stem}.*' for stem in stems)}, which "
-        f"tokenizer.joint {str(joint).lower()} needs"
-    )
+    places = [place for place in (folder / "tokenizer", folder) if place.is_dir()]
+    try:
+        files = vocabulary_files(places[0])
+    except InputError as error:
+        raise InputError(f"tokenizer.file: {error}") from error
+    if joint != ("joint" in files):
+        names = " and ".join(path.name for path in files.values())
+        raise InputError(
+            f"tokenizer.file: {folder}: holds {names}, so tokenizer.joint must be "
+            f"{str(not joint).lower()}"
+        )
+    return list(files.values())
 
 
 def _use(file: Path, target: Path) -> None:
@@ -220,7 +228,8 @@ def _learn(config: TokenizerConfig, corpus: CleanCorpus, folder: Path) -> None:
         return shown(corpus.pairs("train"), "reading for the vocabulary")
 
     if config.joint:
-        _learn_one(config, chain.from_iterable(pairs()), folder / "joint")
+        texts = (text for pair in pairs() for text in pair if text)
+        _learn_one(config, texts, folder / "joint")
     else:
         _learn_one(config, (pair.source for pair in pairs()), folder / "source")
         _learn_one(config, (pair.target for pair in pairs()), folder / "target")
@@ -252,14 +261,36 @@ def _learn_into(config: TokenizerConfig, texts: Iterable[str], path: Path) -> No
 
 def _refuse_too_long(config: Config, prepared: PreparedText) -> None:
     positions = config.model.max_length
+    one_sequence = config.model.kind == "language_model"
+    if one_sequence:
+        _refuse_too_long_together(config, prepared)
     encoders = prepared.load_encoders()
     for part in ("valid", "test"):
         where = getattr(config.data, part) or config.data.train
         for number, pair in enumerate(prepared.corpus.pairs(part), 1):
-            for encoder, text in zip(encoders, pair, strict=True):
-                length = int(encoder.encode([text])[1][0]) + 1
-                if length > positions:
-                    raise InputError(
-                        f"{where}: {part} pair {number} ({text[:60]!r}) has {length} tokens, the "
-                        f"end included; model.max_length is {positions}"
-                    )
+            lengths = [
+                int(encoder.encode([text])[1][0]) + 1
+                for encoder, text in zip(encoders, pair, strict=True)
+            ]
+            length = sum(lengths) if one_sequence else max(lengths)
+            if length > positions:
+                text = pair[lengths.index(max(lengths))]
+                raise InputError(
+                    f"{where}: {part} pair {number} ({text[:60]!r}) has {length} tokens, the end "
+                    f"included; model.max_length is {positions}"
+                )
+
+
+def _refuse_too_long_together(config: Config, prepared: PreparedText) -> None:
+    """Where the target stands behind its source, both share the learned positions."""
+    train, limit = prepared.train, config.data.max_length
+    if config.tokenizer.sampling is None:
+        needed = int((train.source_lengths + train.target_lengths).max())
+    else:
+        # A text may be split into as many tokens as are allowed.
+        needed = (1 if train.meta.of_lines else limit + 1) + limit + 1
+    if needed > config.model.max_length:
+        raise InputError(
+            "model.max_length is of source and target together, with an end token each, in a "
+            f"language model: this text needs {needed}. Received: {config.model.max_length}"
+        )

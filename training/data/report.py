@@ -21,7 +21,8 @@ class Example(NamedTuple):
         return cls(place, shortened(source), shortened(target or ""))
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.source!r} -> {self.target!r}"
+        source = f"{self.source!r} -> " if self.source else ""
+        return f"{self.place}: {source}{self.target!r}"
 
 
 @dataclass
@@ -75,16 +76,19 @@ class Report:
         return cls(content["kept"], dropped)
 
     def __str__(self) -> str:
-        """On one line."""
+        return self.in_short()
+
+    def in_short(self, unit: str = "pairs") -> str:
+        """On one line; `unit` is what is kept."""
         reasons = ", ".join(
             f"{dropped.count:,} {reason}" for reason, dropped in self._most_common()
         )
-        counts = f"{self.seen:,} rows, {self.kept:,} pairs kept"
+        counts = f"{self.seen:,} rows, {self.kept:,} {unit} kept"
         return f"{counts}; left out: {reasons}" if reasons else counts
 
-    def explained(self) -> str:
+    def explained(self, unit: str = "pairs") -> str:
         """A line for each reason, each with its examples below."""
-        lines = [f"{self.seen:,} rows, {self.kept:,} pairs kept"]
+        lines = [f"{self.seen:,} rows, {self.kept:,} {unit} kept"]
         for reason, dropped in self._most_common():
             lines.append(f"  {dropped.count:,} {reason} ({dropped.count / self.seen:.2%})")
             lines += [f"    {example}" for example in dropped.examples]

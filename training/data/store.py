@@ -75,6 +75,11 @@ class StoreMeta:
     fingerprint: str
     format: int = FORMAT
 
+    @property
+    def of_lines(self) -> bool:
+        """Whether these are lines of one language: targets without a source."""
+        return self.source_tokens == 0
+
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> "StoreMeta":
         sides = {side: SideStats(**content[side]) for side in SIDES}

@@ -12,18 +12,18 @@ from training.data.store import SideStats, StoreMeta
 def summary(config: Config, prepared: PreparedText) -> str:
     """The corpus and the vocabulary in a few lines, as a training run shows them."""
     report, meta = prepared.corpus.report, prepared.train.meta
-    texts = [f"{name}: {counts}" for name, counts in report.corpora.items()]
-    texts += [f"{part}: {counts}" for part, counts in report.given.items()]
+    unit = _unit(meta)
+    texts = [f"{name}: {counts.in_short(unit)}" for name, counts in report.corpora.items()]
+    texts += [f"{part}: {counts.in_short(unit)}" for part, counts in report.given.items()]
     texts += _warnings(config, report)
     lines = [f"corpus      {texts[0]}", *(f"            {text}" for text in texts[1:])]
     long = "".join(f", {d.count:,} {reason}" for reason, d in meta.report.dropped.items())
     lines += [
-        f"train       {meta.pairs:,} pairs, {meta.source_tokens:,} source and "
-        f"{meta.target_tokens:,} target tokens{long and '; left out: ' + long[2:]}",
-        f"held out    {report.pairs['valid']:,} pairs for validation, {report.pairs['test']:,} for "
-        f"the test{_unscored(prepared)}",
+        f"train       {meta.pairs:,} {unit}, {_tokens(meta)}{long and '; left out: ' + long[2:]}",
+        f"held out    {report.pairs['valid']:,} {unit} for validation, {report.pairs['test']:,} "
+        f"for the test{_unscored(prepared)}",
         f"vocabulary  {_sizes(config, prepared)}",
-        *(f"  {side}    {_rates(stats)}" for side, stats in _sides(meta)),
+        *(f"  {side:<6}    {_rates(stats)}" for side, stats in _sides(meta)),
         *(f"  {warning}" for warning in _unknown(meta)),
         f"kept in     {prepared.folder}{', made before' if prepared.reused else ''}",
     ]
@@ -33,19 +33,20 @@ def summary(config: Config, prepared: PreparedText) -> str:
 def explained(config: Config, prepared: PreparedText) -> str:
     """All that is known of the corpus, with examples of what was left out."""
     report, meta = prepared.corpus.report, prepared.train.meta
+    unit = _unit(meta)
     lines = []
     for name, counts in report.corpora.items():
-        lines += [f"{name}: {counts.explained()}"]
+        lines += [f"{name}: {counts.explained(unit)}"]
     for part, counts in report.given.items():
-        lines += [f"{part}: {counts.explained()}"]
+        lines += [f"{part}: {counts.explained(unit)}"]
     for part in ("valid", "test"):
         if part not in report.given:
-            lines.append(f"{part}: {report.pairs[part]:,} pairs, cut from the training text")
+            lines.append(f"{part}: {report.pairs[part]:,} {unit}, cut from the training text")
     lines += _warnings(config, report)
     if len(meta.corpus_pairs) > 1:
         weights = config.data.weights or [1.0] * len(meta.corpus_pairs)
         for name, pairs, weight in zip(report.corpora, meta.corpus_pairs, weights, strict=True):
-            lines.append(f"an epoch sees {round(weight * pairs):,} pairs of {name}")
+            lines.append(f"an epoch sees {round(weight * pairs):,} {unit} of {name}")
     if unscored := _unscored(prepared):
         lines.append(unscored.removeprefix("; "))
     lines += ["", f"vocabulary: {_sizes(config, prepared)}"]
@@ -55,8 +56,8 @@ def explained(config: Config, prepared: PreparedText) -> str:
     lines += _unknown(meta)
     lines += [
         "",
-        f"tokenised: {meta.report.explained()}",
-        f"  {meta.source_tokens:,} source and {meta.target_tokens:,} target tokens",
+        f"tokenised: {meta.report.explained(unit)}",
+        f"  {_tokens(meta)}",
     ]
     return "\n".join(lines)
 
@@ -107,7 +108,19 @@ def _sizes(config: Config, prepared: PreparedText) -> str:
     return f"{source.vocab_size:,} source and {target.vocab_size:,} target pieces, {kind}"
 
 
+def _unit(meta: StoreMeta) -> str:
+    return "lines" if meta.of_lines else "pairs"
+
+
+def _tokens(meta: StoreMeta) -> str:
+    if meta.of_lines:
+        return f"{meta.target_tokens:,} tokens"
+    return f"{meta.source_tokens:,} source and {meta.target_tokens:,} target tokens"
+
+
 def _sides(meta: StoreMeta) -> list[tuple[str, SideStats]]:
+    if meta.of_lines:
+        return [("text", meta.target)]
     return [("source", meta.source), ("target", meta.target)]
 
 

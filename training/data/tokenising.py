@@ -44,7 +44,8 @@ def build_store(
         load: loads the encoders; called in each process, so it must be picklable.
         folder: where the store will be; must not exist yet.
         max_length: pairs with more tokens than this on either side are left out, and so are
-            pairs with a side of no tokens. Start and end do not count.
+            pairs with a side of no tokens, but where the source is empty: there it is a line of
+            one language. Start and end do not count.
         corpus_pairs: how many of the pairs are from each of several corpora, in their order.
         sampling: split texts one of many ways; see `Encoder.sample`. The same pairs are left out
             as without, and a text that would become longer than `max_length` is split as usual.
@@ -118,7 +119,8 @@ class _Encode:
         texts = (task.sources, task.targets)
         usual = [e.encode(side) for e, side in zip(encoders, texts, strict=True)]
         lengths = np.stack([side_lengths for _, side_lengths in usual])
-        empty = lengths.min(axis=0) == 0
+        without_source = np.array([not source for source in task.sources])
+        empty = (lengths[1] == 0) | ((lengths[0] == 0) & ~without_source)
         long = ~empty & (lengths.max(axis=0) > self.max_length)
         kept = ~(empty | long)
         report = Report(int(kept.sum()))

@@ -114,7 +114,7 @@ def test_steps_equal_causal_attention_at_every_position(layer, random):
     cache = layer.empty_cache(2, width=1, length=6)
     for time in range(4):
         seen = tf.reshape(tf.range(6) <= time, [1, 1, 1, 6])
-        output, cache = layer.step(x[:, time : time + 1], cache, time, seen)
+        output, cache, _ = layer.step(x[:, time : time + 1], cache, time, seen)
         np.testing.assert_allclose(output[:, 0], expected[:, time], atol=1e-5)
 
 
@@ -123,9 +123,9 @@ def test_hypotheses_of_one_cache_see_what_they_are_shown(layer, random):
     first, second = random(1, 2, 8), random(1, 2, 8)
     cache = layer.empty_cache(1, width=2, length=2)
     own = np.array([[[[1, 0, 0, 0], [0, 0, 1, 0]]]], bool)
-    _, cache = layer.step(first, cache, 0, own)
+    _, cache, _ = layer.step(first, cache, 0, own)
     shown = np.array([[[[0, 1, 1, 0], [0, 0, 1, 1]]]], bool)
-    output, _ = layer.step(second, cache, 1, shown)
+    output, _, _ = layer.step(second, cache, 1, shown)
     for row in range(2):
         history = np.stack([first[0, 1], second[0, row]])[np.newaxis]
         expected = layer(history, attention_mask=causal_mask(tf.zeros([1, 2])))

@@ -5,12 +5,15 @@ import tensorflow as tf
 
 from kformer.ids import END_ID, START_ID
 from kformer.losses import MaskedCrossEntropy
-from kformer.models import Recurrent, Transformer
+from kformer.models import LanguageModel, Recurrent, Transformer
 from kformer.search import Beam, Greedy
 
 SMALL = dict(num_encoder_layers=1, num_decoder_layers=1, dropout=0.0)
 MODELS = {
     "transformer": lambda vocab: Transformer(vocab, vocab, 64, 4, 128, norm="pre", **SMALL),
+    "language model": lambda vocab: LanguageModel(
+        vocab, 64, 4, 128, num_decoder_layers=1, dropout=0.0
+    ),
     "recurrent": lambda vocab: Recurrent(
         vocab, vocab, 64, bidirectional=True, input_feeding=True, **SMALL
     ),
@@ -36,7 +39,7 @@ def learned(request):
     inputs = np.concatenate([np.full([pairs, 1], START_ID), labels[:, :-1]], axis=1)
     model = MODELS[request.param](vocab)
     model.compile(
-        keras.optimizers.Adam(2e-3 if request.param == "transformer" else 5e-3),
+        keras.optimizers.Adam(5e-3 if isinstance(model, Recurrent) else 2e-3),
         MaskedCrossEntropy(label_smoothing=0.1),
     )
     data = tf.data.Dataset.from_tensors(((source, inputs), labels)).repeat(150)

@@ -73,6 +73,21 @@ def test_putting_finished_sentences_aside_changes_nothing(search):
             np.testing.assert_allclose(one, other, rtol=1e-6)
 
 
+@pytest.mark.parametrize("search", [Greedy(), Sample(seed=4), Sample(n=3, top_k=4)], ids=str)
+def test_what_is_given_token_by_token_is_what_the_search_finds(search):
+    model = HashModel(end=0.5)
+    stream = search.stream(model)
+    for rows, prefixes in ((slice(3, 4), [[5, 6]]), (slice(10, 14), [[0], [7], [0], [0]])):
+        encoded, limits = model.encode(TEXTS[rows]), LIMITS[rows]
+        expected = search(model, encoded, limits, prefixes).tokens.numpy()
+        steps = [step.numpy() for step in stream(encoded, limits, prefixes)]
+        actual = np.stack(steps, axis=2)
+        # A search sorts what it found.
+        sort = lambda found: [sorted(map(tuple, of_text)) for of_text in found.tolist()]  # noqa: E731
+        assert sort(actual[:, :, : expected.shape[2]]) == sort(expected)
+        assert not actual[:, :, expected.shape[2] :].any()
+
+
 @pytest.mark.parametrize("search", SEARCHES[:4], ids=lambda search: type(search).__name__)
 def test_a_sentence_alone_is_as_in_any_batch(search, hypotheses):
     model = HashModel()

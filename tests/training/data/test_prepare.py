@@ -255,7 +255,9 @@ def test_a_run_folder_stands_for_its_vocabularies(config, tmp_path, place, joint
     file = str(tmp_path / place)
     again = prepare_text(change(config, tokenizer={"joint": joint, "file": file}))
     assert again.train.meta.fingerprint == learned.train.meta.fingerprint
-    with pytest.raises(InputError, match="run.*: holds no .* which tokenizer.joint .* needs"):
+    with pytest.raises(
+        InputError, match=f"run.*: holds .*, so tokenizer.joint must be {str(joint).lower()}"
+    ):
         prepare_text(change(config, tokenizer={"joint": not joint, "file": file}))
 
 

@@ -1,4 +1,5 @@
-"""Formats of plain lines: source TAB target in one file, or two files that run in parallel."""
+"""Formats of plain lines: source TAB target in one file, two files that run in parallel, or a
+text of one language."""
 
 from collections.abc import Iterator
 from itertools import zip_longest
@@ -23,6 +24,16 @@ def tsv_rows(path: Path, names: Names) -> Iterator[Row]:
             yield Row(number, columns[0], columns[1])
         else:
             yield malformed(number, line)
+
+
+def line_rows(path: Path, names: Names) -> Iterator[Row]:
+    """Rows of lines of one language: targets without a source.
+
+    Raises:
+        InputError: As `text_lines`.
+    """
+    for number, line in enumerate(text_lines(path), 1):
+        yield Row(number, "", line)
 
 
 def parallel_rows(source: Path, target: Path) -> Iterator[Row]:

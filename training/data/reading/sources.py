@@ -12,12 +12,12 @@ from training.data.reading.compression import plain_name
 from training.data.reading.jsonl import jsonl_rows
 from training.data.reading.names import UNNAMED, Names
 from training.data.reading.patterns import expand, expand_pair
-from training.data.reading.plain import parallel_rows, tsv_rows
+from training.data.reading.plain import line_rows, parallel_rows, tsv_rows
 from training.data.reading.po import po_rows
 from training.data.reading.tmx import tmx_rows
 from training.data.rows import Row
 
-__all__ = ["CORPORA", "Names", "Part", "Source", "embedded_corpora", "resolve"]
+__all__ = ["CORPORA", "PAIR_CHOICES", "Names", "Part", "Source", "embedded_corpora", "resolve"]
 
 CORPORA = Path(__file__).resolve().parents[2] / "corpora"
 
@@ -30,11 +30,16 @@ _FORMATS: dict[str, tuple[Callable[[Path, Names], Iterator[Row]], str]] = {
     ".tmx": (tmx_rows, "unit"),
     ".po": (po_rows, "line"),
     ".pot": (po_rows, "line"),
+    ".txt": (line_rows, "line"),
 }
-_CHOICES = (
-    f"a file that ends in {', '.join(_FORMATS)} (also with .gz, .xz or .zst after it), "
-    f"two parallel files as SOURCE,TARGET, a Hugging Face dataset as hf:NAME:SPLIT or hf:FOLDER"
+# Of these, the endings of text in one language.
+_OF_LINES = (".txt",)
+PAIR_CHOICES = (
+    f"a file that ends in {', '.join(end for end in _FORMATS if end not in _OF_LINES)} (also with "
+    ".gz, .xz or .zst after it), two parallel files as SOURCE,TARGET, a Hugging Face dataset as "
+    "hf:NAME:SPLIT or hf:FOLDER"
 )
+_CHOICES = f"{PAIR_CHOICES}, for a language model also lines of one language in a .txt"
 
 
 @dataclass(frozen=True)
@@ -46,12 +51,14 @@ class Part:
         files: The files that are read.
         unit: What `Row.line` counts in it: "line", "unit" of TMX or "row" of a dataset.
         read: Gives the rows from the start.
+        of_lines: Whether these are lines of one language: targets without a source.
     """
 
     name: str
     files: tuple[Path, ...]
     unit: str
     read: Callable[[], Iterator[Row]]
+    of_lines: bool = False
 
     def rows(self) -> Iterator[Row]:
         """The rows in their order, one at a time; every call starts anew.
@@ -64,7 +71,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Source:
-    """Parallel text that a user named.
+    """Text that a user named: pairs, or lines of one language.
 
     Args:
         name: As the user wrote it.
@@ -91,7 +98,7 @@ def resolve(
     names: Names = UNNAMED,
     corpora: Mapping[str, Path] | None = None,
 ) -> Source:
-    """Find the parallel text that a user named; nothing but a dataset's description is read yet.
+    """Find the text that a user named; nothing but a dataset's description is read yet.
 
     Args:
         spec: One of
@@ -99,7 +106,7 @@ def resolve(
             - `hf:NAME:SPLIT`, `hf:NAME:CONFIG:SPLIT`, `hf:FOLDER` or `hf:FOLDER:SPLIT`, a dataset
               of Hugging Face's `datasets`;
             - a file whose ending says what it is: `.tsv` (source TAB target), `.jsonl`, `.ndjson`,
-              `.json-lines`, `.tmx`, `.po` or `.pot`;
+              `.json-lines`, `.tmx`, `.po` or `.pot`; `.txt` holds lines of one language;
             - `SOURCE,TARGET`, two files of which line n of one translates line n of the other.
             Files may be compressed, with `.gz`, `.xz` or `.zst` after their ending. The wildcards
             `*`, `?` and `[...]` stand for all files that match, in the order of their names; in
@@ -137,11 +144,11 @@ def _part(file: str, names: Names, called: str | None = None) -> Part:
     if ending not in _FORMATS:
         raise InputError(f"{file}: its ending does not say what it holds; give {_CHOICES}")
     read, unit = _FORMATS[ending]
-    return Part(called or file, (path,), unit, partial(read, path, names))
+    return Part(called or file, (path,), unit, partial(read, path, names), ending in _OF_LINES)
 
 
 def _parallel_part(source: str, target: str) -> Part:
-    if _ending(source) in _FORMATS and _ending(target) in _FORMATS:
+    if all(_ending(side) in _FORMATS.keys() - set(_OF_LINES) for side in (source, target)):
         raise InputError(
             f"{source},{target}: each is a corpus of its own; give one of them, "
             f"or as SOURCE,TARGET two files of plain text, a sentence a line"

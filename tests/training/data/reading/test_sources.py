@@ -71,14 +71,14 @@ def test_a_file_that_may_not_be_read_is_named(write, error, monkeypatch):
     assert error(spec) == f"{spec}: cannot be read (Permission denied)"
 
 
-@pytest.mark.parametrize("name", ["c.txt", "c", "c.json", "c.gz", ".tsv.zip"])
+@pytest.mark.parametrize("name", ["c.text", "c", "c.json", "c.gz", ".tsv.zip"])
 def test_an_unknown_ending_gets_the_choices(write, error, name):
     message = error(write(name, "a\tb\n"))
     assert f"{name}: its ending does not say" in message and ".tsv, .jsonl" in message
 
 
 @pytest.mark.parametrize(
-    "spec", ["", "libreoffice-help.en-de/dev", "no.txt", "a,b,c", "a,", ",", "a\0b", "\ud800*"]
+    "spec", ["", "libreoffice-help.en-de/dev", "no.text", "a,b,c", "a,", ",", "a\0b", "\ud800*"]
 )
 def test_what_is_not_a_corpus_gets_the_choices(error, spec):
     message = error(spec)
