@@ -62,7 +62,8 @@ def _compare(options: argparse.Namespace) -> int:
         _check_searches(experiment)
         with locked(folder) as lock:
             failed = work(runs, lock)
-    print(write_report(experiment, runs, folder))
+    if len(failed) < len(runs):
+        print(write_report(experiment, runs, folder))
     if failed:
         raise InputError(f"{len(failed)} of {len(runs)} runs failed. {failed[0]}")
     return 0

@@ -24,7 +24,7 @@ _KNOWN = [
 ]
 # All variants are scored on the same text, in the same way.
 _SHARED = ("data.test", "scoring.bleu_tokenize")
-_LENGTHS = (10, 20, 30)
+_LENGTHS = (5, 10, 15, 20, 30, 40)
 
 
 @dataclass(frozen=True)

@@ -131,6 +131,7 @@ def _compared(experiment: Experiment) -> Iterable[str]:
     yield _table(
         ["", "settings"],
         [[variant.name, _code(option_words(variant.settings))] for variant in experiment.variants],
+        "---",
     )
     searches = {
         name: search.words

@@ -94,7 +94,7 @@ def collect(experiment: Experiment, runs: Sequence[Run]) -> Results:
         InputError: there is none, or two runs have different test text.
     """
     finished = [run for run in runs if run.is_finished]
-    check_same_test(finished)
+    check_comparable(finished)
     done: dict[tuple[str, str], list[tuple[Run, Translations]]] = {}
     for variant in experiment.variants:
         for search in variant.searches:
@@ -118,7 +118,7 @@ def collect(experiment: Experiment, runs: Sequence[Run]) -> Results:
             scores = score(translations.texts, references, tokenize)
             signatures = {"BLEU": scores.bleu_signature, "chrF": scores.chrf_signature}
             rounds = read_rounds(run)
-            best = best_round(rounds, run.variant.config.train.best_by)
+            best = best_round(rounds, run.variant.config.train.best_by or "bleu")
             results.append(
                 Result(
                     run.seed,
@@ -152,13 +152,14 @@ def collect(experiment: Experiment, runs: Sequence[Run]) -> Results:
     )
 
 
-def check_same_test(runs: Sequence[Run]) -> None:
-    """Refuses runs that cannot be compared, as their test text is not the same.
+def check_comparable(runs: Sequence[Run]) -> None:
+    """Refuses runs that translate nothing, or whose test text is not the same.
 
     Raises:
-        InputError: naming two of them.
+        InputError: naming one of them.
     """
-    for run in runs[1:]:
+    for run in runs:
+        run.folder.refuse_lines()
         if run.folder.text("test").read_bytes() != runs[0].folder.text("test").read_bytes():
             raise InputError(
                 f"{run.folder.path}: has another test text than {runs[0].folder.path}, so they "

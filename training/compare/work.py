@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from training.callbacks.progress import clock
 from training.compare.child import CommandError
-from training.compare.results import check_same_test
+from training.compare.results import check_comparable
 from training.compare.rounds import minutes, read_rounds
 from training.compare.runs import Run, log_file, train_run
 from training.compare.translations import translate_run
@@ -41,7 +41,7 @@ def work(runs: Sequence[Run], lock: int) -> list[str]:
                 waiting -= 1
                 train_run(run, _show, (lock,))
                 finished.append(run)
-            check_same_test(finished)
+            check_comparable(finished)
             translate_run(run, _show, (lock,))
         except CommandError as error:
             print(f"    failed: {error} (all of it: {log_file(run)})", flush=True)

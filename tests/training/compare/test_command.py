@@ -67,11 +67,11 @@ def test_what_has_changed_is_overwritten_only_if_asked(file, commands, capfd):
         (["widht"], "unknown experiment 'widht'"),
         (["widths.yaml", "--set", "train.updates"], "--set must be KEY=VALUE"),
         (["widths.yaml", "--set", "train.updates=x"], "wide: train.updates: Expected a int"),
-        (["beams.yaml"], "beams.yaml: searches: drawn: `temperature` must be"),
+        (["drawn.yaml"], "drawn.yaml: searches: drawn: `temperature` must be"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_trained(file, commands, capfd, arguments, message):
-    (file.parent / "beams.yaml").write_text(
+    (file.parent / "drawn.yaml").write_text(
         "{base: tiny, searches: {drawn: {sample: true, temperature: 0}}}"
     )
     assert main(arguments) == 2
@@ -85,6 +85,13 @@ def test_failed_runs_are_told_at_the_end(file, commands, capfd):
     assert main(["widths.yaml"]) == 2
     assert "1 of 4 runs failed. narrow-1: training.run ended" in capfd.readouterr().err
     assert (file.parent / "runs" / "widths" / "report.md").exists()
+
+
+def test_where_all_runs_fail_it_is_told_why(file, commands, capfd):
+    file.write_text("base: tiny")
+    commands.fail_at = "tiny-1"
+    assert main(["widths.yaml"]) == 2
+    assert "1 of 1 runs failed. tiny-1: training.run ended" in capfd.readouterr().err
 
 
 def compare(folder, *words, **options):
@@ -107,7 +114,7 @@ def test_an_interrupted_experiment_goes_on_and_ends_with_a_report(tmp_path):
     (tmp_path / "own.yaml").write_text(
         "base: tiny\n"
         "settings: {data.train: train.tsv, data.valid: held-out.tsv, data.test: held-out.tsv,\n"
-        "  cleaning.held_out: false, tokenizer.vocab_size: 200, model.d_model: 32,\n"
+        "  cleaning.held_out: false, tokenizer.vocab_size: 300, model.d_model: 32,\n"
         "  train.updates: 4, train.validate_every: 2, train.warmup_updates: 1}\n"
         "variants: {one layer: {}, two layers: {model.num_decoder_layers: 2}}\n"
         "searches: {greedy: {}, beam 2: {beam_size: 2}}\n"
@@ -115,7 +122,7 @@ def test_an_interrupted_experiment_goes_on_and_ends_with_a_report(tmp_path):
     # A shell's background jobs, and so their children, ignore interrupts unless told otherwise.
     process = compare(
         tmp_path, "own.yaml",
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     runs = tmp_path / "runs" / "own"
     first, second = runs / "one-layer-1", runs / "two-layers-1"

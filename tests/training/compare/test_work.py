@@ -147,6 +147,15 @@ def test_runs_with_other_test_text_are_refused_as_soon_as_they_are_there(command
     assert commands.trained == ALL[:2]
 
 
+def test_runs_that_translate_nothing_are_refused(commands, planned):
+    _, runs = planned()
+    work(runs[:1], 0)
+    runs[0].folder.tokens_meta.write_text('{"source_tokens": 0}')
+    with pytest.raises(InputError, match="wide-1: was trained on lines of one language"):
+        work(runs, 0)
+    assert commands.trained == ["wide-1"]
+
+
 def test_translations_that_were_cut_are_refused(commands, planned):
     _, runs = planned()
     work(runs, 0)
