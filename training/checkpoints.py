@@ -9,13 +9,15 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import keras
 import numpy as np
 
 from kformer.errors import InputError
 from training.folders import making_folder
+
+if TYPE_CHECKING:
+    import keras
 
 _VARIABLES, _STATE = "variables.npz", "state.json"
 
@@ -31,7 +33,7 @@ class Checkpoint(NamedTuple):
 def save_checkpoint(
     folder: Path,
     batches: int,
-    variables: dict[str, Sequence[keras.Variable]],
+    variables: dict[str, Sequence["keras.Variable"]],
     state: dict[str, Any],
 ) -> Path:
     """Writes a checkpoint, whole or not at all.
@@ -124,7 +126,17 @@ def all_checkpoints(folder: Path) -> list[Path]:
     return _newest_first(folder)[::-1]
 
 
-def assign(variables: Sequence[keras.Variable], arrays: Sequence[np.ndarray], where: Path) -> None:
+def last_update(folder: Path) -> int:
+    """How many updates the newest checkpoint that can be read is from; 0 without one."""
+    for path in _newest_first(folder):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            return int(json.loads((path / _STATE).read_text("utf-8"))["update"])
+    return 0
+
+
+def assign(
+    variables: Sequence["keras.Variable"], arrays: Sequence[np.ndarray], where: Path
+) -> None:
     """Gives variables the values of a checkpoint.
 
     Raises:

@@ -2,13 +2,13 @@
 
 import contextlib
 import fcntl
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from kformer.errors import InputError
 from kformer.run_folder import RunFolder
+from training.checkpoints import all_checkpoints, last_update
 from training.compare.child import run_module
 from training.compare.experiment import Experiment, Variant, slug
 from training.config import differences, load_config
@@ -49,7 +49,7 @@ class Run:
             return False
         # Without scores it was stopped after its last update, or before.
         updates = self.variant.config.train.updates
-        return self.folder.scores.is_file() or _last_update(self.folder) >= updates
+        return self.folder.scores.is_file() or last_update(self.folder.checkpoints) >= updates
 
 
 def plan(experiment: Experiment, folder: Path) -> list[Run]:
@@ -96,7 +96,7 @@ def train_run(run: Run, show: Callable[[str], None], locks=()) -> None:
         CommandError: it failed.
     """
     words = run.words
-    if run.folder.path.exists() and (not _has_checkpoint(run.folder) or _changed(run)):
+    if run.folder.path.exists() and (not all_checkpoints(run.folder.checkpoints) or _changed(run)):
         # Without a checkpoint there is nothing to go on from.
         words = [*words, "--overwrite"]
     run_module(words, log_file(run), show, locks)
@@ -135,15 +135,3 @@ def _changed(run: Run) -> list[str]:
     if made.train.seed != run.seed:
         others.append(f"train.seed {made.train.seed}, here {run.seed}")
     return different + others
-
-
-def _has_checkpoint(folder: RunFolder) -> bool:
-    return any(folder.checkpoints.glob("update-*/state.json"))
-
-
-def _last_update(folder: RunFolder) -> int:
-    """How far its newest checkpoint is; 0 without one that can be read."""
-    for path in sorted(folder.checkpoints.glob("update-*/state.json"), reverse=True):
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            return int(json.loads(path.read_text("utf-8"))["update"])
-    return 0

@@ -110,7 +110,7 @@ class Commands:
 
 
 def checkpoint(folder, update):
-    path = folder.checkpoints / f"update-{update:08}" / "state.json"
+    path = folder.checkpoints / f"batch-{update:08}" / "state.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"update": update}))
 
