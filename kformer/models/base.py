@@ -35,10 +35,6 @@ class SequenceModel(keras.Model):
             aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
         )
 
-    def compile(self, *args, **kwargs):
-        super().compile(*args, **kwargs)
-        self._has_built_metrics = False
-
     @property
     def max_positions(self) -> int | None:
         """Most positions of a side that the model has room for. None: any number."""
@@ -147,7 +143,8 @@ class SequenceModel(keras.Model):
         shapes differ, and on several workers always; and before each validation it takes a batch
         that is then not validated on.
         """
-        if self._distribute_strategy is None or self._has_built_metrics:
+        metrics = self._compile_metrics
+        if self._distribute_strategy is None or metrics is None or metrics.built:
             return
         if iterator is not None:
             for _, _, batches in iterator:
@@ -157,7 +154,6 @@ class SequenceModel(keras.Model):
                 )
                 break
         super()._maybe_symbolic_build(data_batch=data_batch)
-        self._has_built_metrics = True
 
 
 def _in_parts(tensor, count, padding_value=0):

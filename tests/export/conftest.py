@@ -73,7 +73,7 @@ def exported(tmp_path_factory, runs):
     params=[
         ("subwords", "greedy"),
         ("words", "beam"),
-        ("recurrent", "beam"),
+        pytest.param(("recurrent", "beam"), marks=pytest.mark.slow),
         pytest.param(("subwords", "beam"), marks=pytest.mark.slow),
     ],
     ids=str,

@@ -32,6 +32,7 @@ def assert_served_as(graph, folder, native_program):
             assert reply.scores == pytest.approx(list(expected["score"].numpy()), abs=1e-3)
 
 
+@pytest.mark.slow
 def test_translating_by_prefix_is_served_as_in_the_run(
     native_program, save_run, random_language_model, tmp_path
 ):

@@ -45,6 +45,8 @@ def run_module(words: Sequence[str], log: Path, show: Callable[[str], None], loc
             encoding="utf-8",
             errors="replace",
             process_group=0,  # What a terminal sends goes to its own group only.
+            # A shell's background jobs, and so their children, ignore it unless told otherwise.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             pass_fds=locks,
         )
         with process, _stopping(process):

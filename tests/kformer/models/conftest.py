@@ -1,10 +1,12 @@
+import functools
+
 import keras
 import numpy as np
 import pytest
 
-from kformer.models import Transformer
+from kformer.models import LanguageModel, Recurrent, Transformer
 
-OPTION_SETS = {
+TRANSFORMERS = {
     "paper": dict(),
     "pre-norm, learned, untied": dict(
         norm="pre", positions="learned", max_length=40, tie="none", activation="gelu",
@@ -22,33 +24,102 @@ OPTION_SETS = {
 }  # fmt: skip
 
 
+RECURRENT = {
+    "lstm, dot product": dict(),
+    "gru, additive and fed, both directions": dict(
+        cell="gru", attention="additive", input_feeding=True, bidirectional=True, tie="target",
+        source_vocab_size=13, num_encoder_layers=1, output_bias=True,
+    ),
+    "lstm, additive, both directions": dict(
+        attention="additive", bidirectional=True, num_decoder_layers=1
+    ),
+    "gru, dot product and fed": dict(cell="gru", input_feeding=True, num_decoder_layers=1),
+    "lstm, no attention, both directions": dict(
+        attention="none", bidirectional=True, tie="none", embedding_dim=6
+    ),
+    "gru, no attention": dict(cell="gru", attention="none", num_encoder_layers=1),
+}  # fmt: skip
+LANGUAGE_MODELS = {
+    "pre-norm": dict(),
+    "learned, untied": dict(positions="learned", max_length=40, tie="none", activation="gelu"),
+    "post-norm, halves": dict(
+        norm="post", positions="sinusoidal_halves", activation="swish", output_bias=True
+    ),
+    "rotary": dict(positions="rotary", tie="none", embedding_dim=6),
+    "additive": dict(attention="additive", num_decoder_layers=1),
+    "no positions": dict(positions="none", scale_embedding=False, num_decoder_layers=1),
+}
+
+
 @pytest.fixture(autouse=True)
 def seeded():
     keras.utils.set_random_seed(0)
 
 
+def make_transformer(**options):
+    """A tiny Transformer, two layers deep, with a random value for every weight."""
+    sizes = dict(
+        source_vocab_size=11, target_vocab_size=11, d_model=8, num_heads=2, d_ff=12,
+        num_encoder_layers=2, num_decoder_layers=2, dropout=0.0,
+    )  # fmt: skip
+    return with_random_weights(Transformer(**{**sizes, **options}))
+
+
+def make_recurrent(**options):
+    """The same of a recurrent model."""
+    sizes = dict(source_vocab_size=11, target_vocab_size=11, d_model=8, dropout=0.0)
+    return with_random_weights(Recurrent(**{**sizes, **options}))
+
+
+def make_language_model(**options):
+    """The same of a language model."""
+    sizes = dict(vocab_size=11, d_model=8, num_heads=2, d_ff=12, num_decoder_layers=2, dropout=0.0)
+    return with_random_weights(LanguageModel(**{**sizes, **options}))
+
+
+def with_random_weights(model):
+    random = np.random.default_rng(0)
+    for variable in model.trainable_variables:
+        noise = random.normal(size=variable.shape)
+        variable.assign(0.4 * noise + (variable.name == "gamma"))
+    return model
+
+
+MODELS = {
+    f"{kind}: {name}": (make, options)
+    for kind, make, sets in (
+        ("transformer", make_transformer, TRANSFORMERS),
+        ("recurrent", make_recurrent, RECURRENT),
+        ("language model", make_language_model, LANGUAGE_MODELS),
+    )
+    for name, options in sets.items()
+}
+
+
 @pytest.fixture
 def build():
-    """A tiny Transformer, two layers deep, with a random value for every weight."""
-
-    def build(**options):
-        sizes = dict(
-            source_vocab_size=11, target_vocab_size=11, d_model=8, num_heads=2, d_ff=12,
-            num_encoder_layers=2, num_decoder_layers=2, dropout=0.0,
-        )  # fmt: skip
-        model = Transformer(**{**sizes, **options})
-        random = np.random.default_rng(0)
-        for variable in model.trainable_variables:
-            noise = random.normal(size=variable.shape)
-            variable.assign(0.4 * noise + (variable.name == "gamma"))
-        return model
-
-    return build
+    return make_transformer
 
 
-@pytest.fixture(params=OPTION_SETS)
+@pytest.fixture(params=TRANSFORMERS)
 def options(request):
-    return OPTION_SETS[request.param]
+    return TRANSFORMERS[request.param]
+
+
+@pytest.fixture(params=MODELS)
+def build_any(request):
+    """Makes a model of each kind and each set of options in turn."""
+    make, options = MODELS[request.param]
+    return functools.partial(make, **options)
+
+
+@pytest.fixture(params=["transformer", "recurrent", "language model"])
+def build_kind(request):
+    """Makes a model of each kind in turn."""
+    kinds = (make_transformer, make_recurrent, make_language_model)
+    return dict(zip(("transformer", "recurrent", "language model"), kinds, strict=True))[
+        request.param
+    ]
 
 
 @pytest.fixture

@@ -50,7 +50,13 @@ def test_something_is_learned_and_clipped(whole):
 
 
 @pytest.mark.parametrize(
-    ("kind", "parts"), [("accumulated", 2), ("accumulated", 4), ("mirrored", 2), ("mirrored", 3)]
+    ("kind", "parts"),
+    [
+        ("accumulated", 2),
+        ("mirrored", 2),
+        pytest.param("accumulated", 4, marks=pytest.mark.slow),
+        pytest.param("mirrored", 3, marks=pytest.mark.slow),
+    ],
 )
 def test_a_batch_in_parts_gives_the_update_of_the_whole(whole, tmp_path, kind, parts):
     finished(start(kind, parts, tmp_path / "parts.npz"))

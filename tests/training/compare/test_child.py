@@ -45,8 +45,18 @@ def test_a_command_that_was_stopped_by_itself_stops_all(module, tmp_path):
         run_module([module("import sys; sys.exit(130)")], tmp_path / "a.log", print)
 
 
+@pytest.fixture
+def listening():
+    """Interrupts are heard, also where the tests are a shell's background job."""
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, usual)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_reaches_the_command_once_and_its_end_is_awaited(module, tmp_path, number):
+def test_an_interrupt_reaches_the_command_once_and_its_end_is_awaited(
+    module, tmp_path, number, listening
+):
     name = module(
         "import signal, sys, time, pathlib\n"
         "count = []\n"
