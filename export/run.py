@@ -208,7 +208,10 @@ def _bleu(graph, pairs: list[tuple[str, str]]) -> float:
 def _perplexity(graph, pairs: list[tuple[str, str]]) -> float:
     from kformer.generation import Generator
 
-    scores = Generator(graph).score([line for _, line in pairs])
+    generator = Generator(graph)
+    lines = [line for _, line in pairs]
+    fits = generator.count_tokens(lines) <= graph.max_scored_tokens
+    scores = generator.score([line for line, fit in zip(lines, fits, strict=True) if fit])
     tokens = sum(len(score.tokens) for score in scores)
     return math.exp(-sum(score.log_probability for score in scores) / tokens)
 

@@ -55,7 +55,7 @@ def save_checkpoint(
             np.savez(file, **arrays)
             file.flush()
             os.fsync(file.fileno())
-        content = {**state, "sha256": _hash(partial / _VARIABLES)}
+        content = {**state, "sha256": file_hash(partial / _VARIABLES)}
         (partial / _STATE).write_text(json.dumps(content, indent=1) + "\n", "utf-8")
     return path
 
@@ -81,7 +81,7 @@ def best_checkpoints(folder: Path, count: int) -> list[Path]:
     scored = []
     for path in all_checkpoints(folder) if count else ():
         with contextlib.suppress(OSError, ValueError):
-            score = json.loads((path / _STATE).read_text("utf-8"))["score"]
+            score = json.loads((path / _STATE).read_text("utf-8")).get("score")
             if score is not None:
                 scored.append(([-math.inf if value is None else value for value in score], path))
     scored.sort(key=lambda pair: pair[0], reverse=True)
@@ -110,7 +110,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
     """
     try:
         state = json.loads((path / _STATE).read_text("utf-8"))
-        if state.pop("sha256") != _hash(path / _VARIABLES):
+        if state.pop("sha256") != file_hash(path / _VARIABLES):
             raise ValueError("its variables are not those that were saved")
         variables: dict[str, list[np.ndarray]] = {}
         with np.load(path / _VARIABLES) as arrays:
@@ -166,6 +166,7 @@ def _newest_first(folder: Path) -> list[Path]:
     return []
 
 
-def _hash(path: Path) -> str:
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

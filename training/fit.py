@@ -109,6 +109,7 @@ class Fit:
         self.writer = tf.summary.create_file_writer(str(run.logs))
         measuring, samples, measure = self._make_measuring(tokenizers)
         of_lines = prepared.train.meta.of_lines
+        metrics_file = MetricsFile(run)
         best = Best(run, *_BEST[settings.best_by or ("loss" if of_lines else "bleu")])
         self.keeper = Keeper(
             run,
@@ -119,6 +120,7 @@ class Fit:
                 "files": Files(run),
                 "batches": self._batches,
                 "samples": samples,
+                "metrics": metrics_file,
             },
             settings.validate_every,
             settings.save_every,
@@ -132,7 +134,7 @@ class Fit:
             UpdateLimit(settings.updates),
             self.throughput,
             *measuring,
-            MetricsFile(run),
+            metrics_file,
             best,
             TensorBoardLog(self.writer, samples),
             *([Averages()] if settings.ema is not None else []),
@@ -145,8 +147,9 @@ class Fit:
             ),
             Progress(settings.updates, samples, best),
         ]
+        self._profile = Profile(run, settings.profile_updates or 0)
         if settings.profile_updates is not None:
-            self._callbacks.append(Profile(run, settings.profile_updates))
+            self._callbacks.append(self._profile)
         if settings.max_minutes is not None:
             texts = (
                 # What is measured of lines of one language is the lines.
@@ -198,6 +201,7 @@ class Fit:
                 f"them again to go on from the last checkpoint ({type(error).__name__})"
             ) from error
         finally:
+            self._profile.close()
             self.writer.close()
             if self._store is not self.prepared.train:
                 self._store.close()

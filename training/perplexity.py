@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kformer.errors import InputError
 from training.data.corpus import read_lines
 
 if TYPE_CHECKING:
@@ -46,9 +47,18 @@ class LineScores:
 
 
 def perplexity(generator: "Generator", lines: Sequence[str]) -> LineScores:
-    """The perplexity of lines in normal form."""
+    """The perplexity of lines in normal form.
+
+    Raises:
+        InputError: none of them is short enough.
+    """
     fits = generator.count_tokens(lines) <= generator.graph.max_scored_tokens
     scored = [line for line, fit in zip(lines, fits, strict=True) if fit]
+    if not scored:
+        raise InputError(
+            f"no line to score: all {len(lines):,} have more than "
+            f"{generator.graph.max_scored_tokens} tokens"
+        )
     scores = generator.score(scored)
     total = -math.fsum(score.log_probability for score in scores)
     tokens = sum(len(score.tokens) for score in scores)

@@ -18,7 +18,9 @@ from kformer.errors import InputError
 from kformer.graph import TranslationGraph
 from kformer.losses import MaskedCrossEntropy
 from kformer.metrics import Perplexity, TokenAccuracy
+from kformer.models.base import SequenceModel
 from kformer.run_folder import RunFolder
+from kformer.text import Tokenizers
 from training.board import write_embeddings, write_settings
 from training.build import begin_with, build_model, build_optimizer, build_search, freeze
 from training.callbacks.measure import memory_gigabytes
@@ -76,11 +78,14 @@ def train(
             stack.enter_context(contextlib.redirect_stdout(nowhere))
         run = RunFolder(folder)
         checkpoint = _checkpoint(run, config, prepared) if resume else None
-        # Before the folder is made: nothing is left behind if they cannot be read.
-        vectors = read_vectors(config, prepared) if checkpoint is None else {}
         if not resume:
             dtype = resolve_precision(config.train.precision)
             config = replace(config, train=replace(config.train, precision=dtype))
+        # Before the folder is made: nothing is left behind if something does not fit.
+        tokenizers = Tokenizers.load(prepared.tokenizer)
+        model, metrics = _make_model(config, tokenizers, devices)
+        if checkpoint is None:
+            _begin(model, config, prepared)
         if not devices.is_chief:
             run = RunFolder(stack.enter_context(tempfile.TemporaryDirectory()))
             _fill(run, config, prepared)
@@ -88,17 +93,15 @@ def train(
             with making_folder(folder, overwrite) as made:
                 _fill(RunFolder(made), config, prepared)
         else:
-            run.config.write_text(to_yaml(config), "utf-8")
-        fit = _make_fit(config, run, prepared, devices, began)
+            beside = run.config.with_name(f".{run.config.name}.partial")
+            beside.write_text(to_yaml(config), "utf-8")
+            os.replace(beside, run.config)
+        print(f"model       {model.count_params():,} parameters, {config.train.precision}")
+        print(f"device      {devices}")
+        fit = Fit(config, run, model, metrics, tokenizers, prepared, devices, began)
         if checkpoint is not None:
             fit.restore(checkpoint)
             print(f"goes on from {checkpoint.path}")
-        elif config.train.init_from is not None:
-            begin_with(fit.model, RunFolder.open(config.train.init_from))
-            print(f"begins with {config.train.init_from}")
-        begin_with_vectors(fit.model, vectors)
-        for side, (_, coverage) in vectors.items():
-            print(f"vectors     {side}: {coverage}")
         if not resume:
             write_settings(fit.writer, config, folder.resolve().name)
             if can_draw():
@@ -107,10 +110,10 @@ def train(
         return _train(config, run, folder, fit, devices, began)
 
 
-def _make_fit(
-    config: Config, run: RunFolder, prepared: PreparedText, devices: Devices, began: float
-) -> Fit:
-    tokenizers = run.load_tokenizers()
+def _make_model(
+    config: Config, tokenizers: Tokenizers, devices: Devices
+) -> tuple[SequenceModel, list[keras.metrics.Metric]]:
+    """A new model, ready for `fit`, and its metrics."""
     dtype = config.train.precision
     with devices.strategy.scope():
         model = build_model(config.model, tokenizers, dtype)
@@ -125,16 +128,27 @@ def _make_fit(
         )
         model.optimizer.build(model.trainable_weights)
     model.accumulate = config.train.accumulate
-    print(f"model       {model.count_params():,} parameters, {dtype}")
-    print(f"device      {devices}")
-    return Fit(config, run, model, metrics, tokenizers, prepared, devices, began)
+    return model, metrics
+
+
+def _begin(model: SequenceModel, config: Config, prepared: PreparedText) -> None:
+    """Gives a new model what it is to begin with."""
+    if config.train.init_from is not None:
+        begin_with(model, RunFolder.open(config.train.init_from))
+        print(f"begins with {config.train.init_from}")
+    vectors = read_vectors(config, prepared)
+    begin_with_vectors(model, vectors)
+    for side, (_, coverage) in vectors.items():
+        print(f"vectors     {side}: {coverage}")
 
 
 def _train(
     config: Config, run: RunFolder, folder: Path, fit: Fit, devices: Devices, began: float
 ) -> int:
     try:
-        fit()
+        # All that may be missing is the score.
+        if int(fit.model.optimizer.iterations.numpy()) < config.train.updates:
+            fit()
         interrupt = None
     except TrainingInterrupt as error:
         interrupt = error
@@ -191,7 +205,8 @@ def _checkpoint(run: RunFolder, config: Config, prepared: PreparedText) -> Check
             "start a new run"
         )
     checkpoint = latest_checkpoint(run.checkpoints)
-    if checkpoint is not None and checkpoint.state["update"] >= config.train.updates:
+    done = checkpoint is not None and checkpoint.state["update"] >= config.train.updates
+    if done and run.scores.is_file():
         raise InputError(
             f"{run.path}: is trained for {checkpoint.state['update']:,} updates already. To go on, "
             f"raise train.updates. Received: {config.train.updates:,}"

@@ -304,6 +304,9 @@ def test_samples_go_on_with_the_rounds_of_a_checkpoint(run):
     later.restore(json.loads(json.dumps(samples.state())))
     after_round(later, update=40)
     assert [round_[0] for round_ in later.history] == [20, 40]
+    others = Translations(scores, run, 2)
+    others.restore(samples.state())
+    assert others.history == [], "other sentences have no history"
     assert later.history[0] == (20, 12.5, [PAIRS[0].target])
 
 
@@ -339,6 +342,18 @@ def test_metrics_are_a_line_of_json_a_round(run, model, clock_at):
     first, second = map(json.loads, run.metrics.read_text().splitlines())
     assert first == {**LOGS, "seconds": 12.3}
     assert (second["update"], second["loss"]) == (40, 1.5)
+
+
+def test_the_clock_of_the_metrics_goes_on(run, model, clock_at):
+    metrics = set_up(MetricsFile(run), model)
+    clock_at(100)
+    state = metrics.state()
+    clock_at(5000)
+    later = set_up(MetricsFile(run), model)
+    later.restore(state)
+    clock_at(5020)
+    after_round(later)
+    assert json.loads(run.metrics.read_text())["seconds"] == 120
 
 
 def test_metrics_of_a_diverged_round_are_still_json(run, model):

@@ -121,16 +121,18 @@ OTHER = Config(
     TrainConfig(
         updates=700, batch_tokens=333, optimizer="adam", learning_rate=1e-7, schedule="noam",
         warmup_updates=17, label_smoothing=0.0, weight_decay=0.3, clip_norm=1.5,
-        init_from="r", frozen=["a", "b"], accumulate=2, strategy="mirrored", validate_every=9,
+        frozen=["a", "b"], accumulate=2, strategy="mirrored", validate_every=9,
         save_every=4, keep_checkpoints=5, best_by="chrf", max_left_out=6, deterministic=True,
         patience=3, max_minutes=2.5,
-        precision="mixed_float16", jit_compile=True, seed=1234567890, keep_best=2, ema=0.9,
+        precision="mixed_float16", seed=1234567890, keep_best=2, ema=0.9,
         profile_updates=5, source_vectors="v.npy,w.txt", target_vectors="v.gz",
     ),
     ScoringConfig(bleu_tokenize="zh", samples=0, beam_size=4, length_penalty=0.6),
 )  # fmt: skip
 # Keys that not every kind of model has.
 RECURRENT = Config(
+    data=DataConfig(static_shapes=True),
+    train=TrainConfig(jit_compile=True, init_from="r"),
     model=ModelConfig(
         kind="recurrent", cell="gru", bidirectional=True, input_feeding=True, tie="none",
         embedding_dim=50,
@@ -334,6 +336,18 @@ def test_a_value_out_of_range_is_refused_by_its_key(refusal, key, value, rule):
         (
             {"train.source_vectors": "glove.txt", "model.kind": "language_model"},
             ["train.source_vectors", "language_model", "train.target_vectors"],
+        ),
+        (
+            {
+                "train.jit_compile": "true",
+                "data.static_shapes": "true",
+                "train.strategy": "mirrored",
+            },
+            ["train.jit_compile", "train.strategy"],
+        ),
+        (
+            {"train.init_from": "r", "train.source_vectors": "v", "model.tie": "none"},
+            ["train.init_from", "train.source_vectors"],
         ),
         ({"scoring.length_penalty": 0.6}, ["scoring.length_penalty", "scoring.beam_size"]),
     ],

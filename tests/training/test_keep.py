@@ -53,6 +53,7 @@ class Saved:
     weights: list = []
     variables: list = []
     metrics_variables: list = []
+    stop_training = False
 
     def __init__(self):
         self.version = 0
@@ -148,6 +149,21 @@ def test_checkpoints_within_a_round_come_as_often_as_asked_for(run):
     # The sixth and the twelfth end a round, which saves after its validation.
     assert kept(run) == [3, 9]
     assert run.best_model.exists()
+
+
+def test_the_last_update_is_saved_with_its_validation_only(run):
+    keeper = keeper_of(run, Saved(), save_every=1, round_batches=6)
+    keeper.on_train_batch_end(0)
+    keeper.model.stop_training = True
+    keeper.on_train_batch_end(1)
+    assert kept(run) == [1]
+
+
+def test_a_checkpoint_of_another_version_is_told_in_one_line(run, made):
+    keeper_of(run, *made).save()
+    with pytest.raises(InputError, match="made by another version"):
+        later = keeper_of(run, *made, others={"new": None})
+        later.restore(latest_checkpoint(run.checkpoints))
 
 
 def test_averages_take_the_place_of_the_weights_in_validation_only():
@@ -252,7 +268,8 @@ def test_what_files_hold_after_a_checkpoint_is_cut_off_and_written_again(run):
     state = files.state()
     run.metrics.write_text("one\ntwo\n")
     run.samples.write_text("sample\n")
-    files.restore(state)
+    files.restore({**state, "samples.txt": 0})
+    files.restore({**state, "metrics.jsonl": 99})  # Nothing is put where there is nothing.
     assert run.metrics.read_text() == "one\n" and run.samples.read_text() == ""
 
 

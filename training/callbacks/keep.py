@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 import keras
 
+from kformer.errors import InputError
 from kformer.run_folder import RunFolder
 from training.callbacks.best import Best
 from training.checkpoints import Checkpoint, assign, remove_checkpoints, save_checkpoint
@@ -69,8 +70,9 @@ class Keeper(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         self.batches += 1
-        ends_round = self.batches % self.round_batches == 0
-        if self.save_every and self.batches % self.save_every == 0 and not ends_round:
+        # What ends a round or training is followed by a validation, which saves.
+        ends = self.batches % self.round_batches == 0 or self.model.stop_training
+        if self.save_every and self.batches % self.save_every == 0 and not ends:
             self.save()
 
     def on_epoch_end(self, epoch, logs=None):
@@ -93,6 +95,10 @@ class Keeper(keras.callbacks.Callback):
         state = checkpoint.state
         self.batches = state["batches"]
         for name, other in self.others.items():
+            if name not in state["callbacks"]:
+                raise InputError(
+                    f"{checkpoint.path}: was made by another version of kformer; start a new run"
+                )
             other.restore(state["callbacks"][name])
 
     def _save(self, in_round: bool) -> None:
@@ -146,4 +152,4 @@ class Files:
         for name, path in self._paths.items():
             if path.exists():
                 with path.open("r+b") as file:
-                    file.truncate(state[name])
+                    file.truncate(min(state[name], path.stat().st_size))

@@ -32,7 +32,8 @@ class Profile(keras.callbacks.Callback):
         elif self._batches == self.SKIPPED + self.updates:
             tf.profiler.experimental.stop()
 
-    def on_train_end(self, logs=None):
+    def close(self) -> None:
+        """Ends a record that training did not live to see the end of."""
         if self.SKIPPED <= self._batches < self.SKIPPED + self.updates:
             tf.profiler.experimental.stop()
             self._batches = self.SKIPPED + self.updates

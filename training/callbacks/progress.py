@@ -32,7 +32,7 @@ class Progress(keras.callbacks.Callback):
     def on_train_begin(self, logs=None):
         if self._began is None:  # A training that goes on within a round fits twice.
             self._began = time.perf_counter()
-        self._first = int(self.model.optimizer.iterations.numpy())
+            self._first = int(self.model.optimizer.iterations.numpy())
         self._shown = self._began
 
     def on_epoch_begin(self, epoch, logs=None):

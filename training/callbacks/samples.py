@@ -55,10 +55,12 @@ class Samples(keras.callbacks.Callback):
                     file.write(f"  {label:{width}}{text}\n")
 
     def state(self) -> dict[str, list]:
-        return {"history": self.history}
+        return {"sources": self.sources, "history": self.history}
 
     def restore(self, state: dict[str, list]) -> None:
-        self.history = [tuple(round_) for round_ in state["history"]]
+        # Other sentences than before have no history.
+        if state["sources"] == self.sources:
+            self.history = [tuple(round_) for round_ in state["history"]]
 
 
 class Translations(Samples):

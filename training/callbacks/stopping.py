@@ -135,8 +135,9 @@ class Signals(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         self._agree()
-        # The round's last batch is followed by its validation.
-        if self._received is not None and self.keeper.batches % self.keeper.round_batches:
+        # The last batch of a round, or of training, is followed by a validation.
+        ends = self.model.stop_training or not self.keeper.batches % self.keeper.round_batches
+        if self._received is not None and not ends:
             self.keeper.save()
             raise TrainingInterrupt(self._received)
 

@@ -179,13 +179,16 @@ def _checked(
             raise InputError(f"{path}: {where}: unknown key {key}{nearest(key, _KNOWN)}")
         if key == "train.seed":
             raise InputError(f"{path}: {where}: train.seed is of each run: put it in seeds")
-        if isinstance(value, str) and value.startswith("$"):
-            if value[1:] not in needed:
-                raise InputError(
-                    f"{path}: {where}: {key}: {value} is not in needs{nearest(value, needed)}"
-                )
-            value = needed[value[1:]]
-        for item in value if isinstance(value, list) else [value]:
+        items = value if isinstance(value, list) else [value]
+        for number, item in enumerate(items):
+            if isinstance(item, str) and item.startswith("$"):
+                if item[1:] not in needed:
+                    raise InputError(
+                        f"{path}: {where}: {key}: {item} is not in needs{nearest(item, needed)}"
+                    )
+                items = [*items[:number], needed[item[1:]], *items[number + 1 :]]
+        value = items if isinstance(value, list) else items[0]
+        for item in items:
             if not isinstance(item, str | int | float | None):
                 raise InputError(
                     f"{path}: {where}: {key} must be a number, text, true, false, null or a list "

@@ -30,6 +30,8 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node, deep=False):
         seen = set()
         for key_node, _ in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                continue
             key = self.construct_object(key_node, deep=True)
             # What cannot be a key is told by YAML's own.
             if isinstance(key, str | int | float | None):
@@ -106,5 +108,7 @@ def named_groups(path: Path, key: str, content: dict[Any, Any]) -> dict[str, dic
             )
         if not isinstance(keys, dict | None):
             raise InputError(f"{path}: {key}: {name} must hold keys. Received: {keys!r}")
+        if str(name) in groups:
+            raise InputError(f"{path}: {key}: {name} is given twice, as a number and as text")
         groups[str(name)] = keys or {}
     return groups

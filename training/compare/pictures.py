@@ -23,7 +23,12 @@ def draw(results: Results, folder: Path) -> list[str]:
     if not can_draw():
         print("no pictures: matplotlib is not installed (pip install 'kformer[plots]')")
         return []
-    plots.save(plots.curves(results.curves), folder / CURVES)
+    names = [LENGTHS]
+    # Seeds may have no update in common, and variants no figures.
+    curves = {name: rounds for name, rounds in results.curves.items() if rounds}
+    if curves:
+        plots.save(plots.curves(curves), folder / CURVES)
+        names = [CURVES, LENGTHS]
     by_length = {
         row.name: [
             statistics.fmean(result.bleu_by_length[name] for result in row.results)
@@ -35,4 +40,4 @@ def draw(results: Results, folder: Path) -> list[str]:
     plots.save(
         plots.bleu_by_length(list(results.sentences), by_length, "source words"), folder / LENGTHS
     )
-    return [CURVES, LENGTHS]
+    return names

@@ -1,6 +1,7 @@
 """The figures that a training wrote after each round."""
 
 import json
+import math
 import statistics
 from collections.abc import Sequence
 
@@ -18,7 +19,11 @@ def read_rounds(run: Run) -> list[dict[str, float]]:
     lines = path.read_text("utf-8").splitlines() if path.is_file() else []
     if not lines:
         raise InputError(f"{path}: holds no figures, though the run is finished")
-    return [json.loads(line) for line in lines]
+    # What was no finite number is null there.
+    return [
+        {name: math.inf if value is None else value for name, value in json.loads(line).items()}
+        for line in lines
+    ]
 
 
 def best_round(rounds: Sequence[dict[str, float]], best_by: str) -> dict[str, float]:
@@ -39,13 +44,8 @@ def tokens_per_second(rounds: Sequence[dict[str, float]]) -> float:
 
 
 def minutes(rounds: Sequence[dict[str, float]]) -> float:
-    """How long the rounds took; in a training that went on, the clock begins anew."""
-    total = before = 0.0
-    for figures in rounds:
-        seconds = figures["seconds"]
-        total += seconds - before if seconds >= before else seconds
-        before = seconds
-    return total / 60
+    """How long the rounds took."""
+    return rounds[-1]["seconds"] / 60
 
 
 def mean_rounds(trainings: Sequence[Sequence[dict[str, float]]]) -> list[dict[str, float]]:
@@ -55,7 +55,11 @@ def mean_rounds(trainings: Sequence[Sequence[dict[str, float]]]) -> list[dict[st
     for update, first in by_update[0].items():
         if all(update in others for others in by_update):
             same = [others[update] for others in by_update]
-            known = [key for key in first if all(figures.get(key) is not None for figures in same)]
+            known = [
+                key
+                for key in first
+                if all(math.isfinite(figures.get(key, math.inf)) for figures in same)
+            ]
             means.append(
                 {key: statistics.fmean(figures[key] for figures in same) for key in known}
                 | {"update": update}

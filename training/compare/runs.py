@@ -9,7 +9,7 @@ from pathlib import Path
 from kformer.errors import InputError
 from kformer.run_folder import RunFolder
 from training.checkpoints import all_checkpoints, last_update
-from training.compare.child import run_module
+from training.compare.child import CommandError, run_module
 from training.compare.experiment import Experiment, Variant, slug
 from training.config import differences, load_config
 
@@ -100,6 +100,8 @@ def train_run(run: Run, show: Callable[[str], None], locks=()) -> None:
         # Without a checkpoint there is nothing to go on from.
         words = [*words, "--overwrite"]
     run_module(words, log_file(run), show, locks)
+    if not run.is_finished:
+        raise CommandError("training was stopped before its end; the same command goes on")
 
 
 def log_file(run: Run) -> Path:

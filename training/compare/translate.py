@@ -26,6 +26,7 @@ def _translate(path: str, searches: list[dict]) -> int:
     import_tensorflow()
     from kformer.run_folder import RunFolder
     from kformer.translator import Translator
+    from training.checkpoints import file_hash
     from training.compare.environment import environment
     from training.devices import Devices
 
@@ -42,6 +43,7 @@ def _translate(path: str, searches: list[dict]) -> int:
         translations = translator.translate(sources)
         record = {
             "options": search["options"],
+            "model": file_hash(run.best_model),
             "seconds": round(time.perf_counter() - began, 2),
             "parameters": model.count_params(),
             "environment": {"device": str(Devices("none")), **environment()},

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kformer.errors import InputError
+from training.checkpoints import file_hash
 from training.compare.child import run_module
 from training.compare.experiment import slug
 from training.compare.runs import Run, log_file
@@ -75,9 +76,12 @@ def _stem(search: str) -> str:
 
 
 def _record(run: Run, search: str) -> dict[str, Any] | None:
-    """What is known of translations that were made with the options of this search."""
+    """What is known of translations that this model made with the options of this search."""
     about = run.folder.path / "translations" / f"{_stem(search)}.json"
     if not about.is_file():
         return None
     record = json.loads(about.read_text("utf-8"))
-    return record if record["options"] == vars(run.variant.searches[search].parsed) else None
+    same = record["options"] == vars(run.variant.searches[search].parsed) and record[
+        "model"
+    ] == file_hash(run.folder.best_model)
+    return record if same else None

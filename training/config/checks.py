@@ -202,6 +202,15 @@ def _check_training(config: Config) -> None:
         raise InputError(
             "train.jit_compile needs data.static_shapes: each shape of batch is compiled anew"
         )
+    if train.jit_compile and train.strategy != "none":
+        raise InputError(
+            f"train.jit_compile is for one device. Received: train.strategy {train.strategy}"
+        )
+    if train.init_from is not None and (train.source_vectors or train.target_vectors):
+        raise InputError(
+            "train.init_from begins with trained embeddings, which train.source_vectors and "
+            "train.target_vectors would replace: give one of them"
+        )
     if train.seed >= 2**32:
         raise InputError(f"train.seed must be below 2**32. Received: {train.seed}")
     if train.schedule == "linear" and train.updates <= train.warmup_updates:

@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 
+from training.checkpoints import file_hash
 from training.compare import runs as runs_module
 from training.compare import translations as translations_module
 from training.compare.child import CommandError
@@ -100,6 +101,7 @@ class Commands:
             ]
             record = {
                 "options": search["options"],
+                "model": file_hash(folder.best_model),
                 "seconds": 1.5,
                 "parameters": 1234,
                 "environment": {"device": "CPU, 2 cores"},

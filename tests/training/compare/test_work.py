@@ -173,3 +173,12 @@ def test_two_at_once_in_one_folder_are_refused(tmp_path):
                 pass
     with locked(tmp_path / "out"):
         pass
+
+
+def test_a_model_that_was_trained_further_is_translated_with_again(commands, planned):
+    _, runs = planned()
+    work(runs, 0)
+    commands.translated.clear()
+    runs[0].folder.best_model.write_bytes(b"another")
+    work(runs, 0)
+    assert commands.translated == [("wide-1", "test")]
