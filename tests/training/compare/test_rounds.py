@@ -39,7 +39,7 @@ def test_a_round_without_a_speed_is_not_counted():
 
 
 def test_curves_are_means_where_all_seeds_have_figures():
-    first = [{"update": 2, "a": 1.0, "b": None}, {"update": 4, "a": 2.0, "b": 1.0}]
+    first = [{"update": 2, "a": 1.0, "b": np.inf}, {"update": 4, "a": 2.0, "b": 1.0}]
     second = [{"update": 2, "a": 3.0, "b": 5.0}]
     third = [*second, {"update": 6, "a": 0.0, "b": 0.0}]
     assert mean_rounds([first, second, third]) == [
