@@ -131,8 +131,11 @@ def _export_savedmodel(options: argparse.Namespace) -> int:
 
 def _export_ctranslate2(options: argparse.Namespace) -> int:
     check_nothing_is_set(options, "the engine is told how to search when it is asked")
-    if options.precision != "float32" or options.xla or options.version is not None:
-        raise InputError("--precision, --xla and --version are for --to savedmodel")
+    of_savedmodels = (
+        options.precision != "float32", options.xla, options.version is not None, options.no_verify
+    )  # fmt: skip
+    if any(of_savedmodels):
+        raise InputError("--precision, --xla, --version and --no-verify are for --to savedmodel")
     folder = Path(options.out)
     if folder.exists():
         raise InputError(f"{folder}: exists. Name another with --out")

@@ -119,7 +119,7 @@ def describe(run: RunFolder, graph: TranslationGraph, precision: str) -> dict[st
         "search": {"kind": type(graph.search).__name__, **dataclasses.asdict(graph.search)},
         "of_lines": run.of_lines,
         "width": graph.width,
-        "n_best": getattr(graph.search, "n_best", 1),
+        "n_best": getattr(graph.search, "n_best", graph.width),
         "limits": graph.limits,
         "precision": precision,
         "tokenizers": [type(tokenizer).__name__ for tokenizer in graph.tokenizers],

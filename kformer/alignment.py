@@ -19,7 +19,8 @@ class Alignment:
         target_tokens: pieces of the translation, and the end token if it has one.
         source_words, target_words: for each token the index of its word, or `NO_WORD`.
         weights: float32 (target tokens, source tokens), how much the prediction of each target
-            token attended to each source token; rows sum to 1.
+            token attended to each source token; rows sum to 1 (of a language
+            model to less: the rest is attention to the target so far).
     """
 
     source_tokens: list[str]

@@ -19,6 +19,9 @@ from kformer.text import Tokenizers
 from kformer.translation import NOTHING, Hypothesis, TargetScore, hypotheses_of
 from kformer.translator import TextTooLongError, Translator
 
+# There is room for all of it from the start.
+_LONGEST = 2**17
+
 
 class GenerationGraph(TranslationGraph):
     """A model of lines of one language, in functions on string tensors.
@@ -42,11 +45,12 @@ class GenerationGraph(TranslationGraph):
         max_length: int = 100,
     ):
         super().__init__(model, tokenizers, search or Sample())
-        if max_length < 1:
-            raise InputError(f"max_length must be at least 1. Received: {max_length}")
+        if not 1 <= max_length <= _LONGEST:
+            raise InputError(f"max_length must be from 1 to {_LONGEST:,}. Received: {max_length}")
         self.max_length = max_length
         # Of learned positions the end of the empty source takes one, that of a text another.
         self.max_target_tokens -= 1
+        self.max_prefix_tokens = self.max_target_tokens
         self.max_scored_tokens = min(self.max_target_tokens - 1, MOST_SCORED)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])

@@ -108,6 +108,9 @@ class TranslationGraph(tf.Module):
         # The end token takes a position.
         self.max_source_tokens = min(max_source_tokens, of_side - 1)
         self.max_scored_tokens = min(of_side - 1, MOST_SCORED)
+        # Of one sequence, a source as long as is read takes its share.
+        taken = self.max_source_tokens + 1 if model.one_sequence else 0
+        self.max_prefix_tokens = min(self.max_target_tokens, positions - taken)
         self.attention_from = attention or AttentionFrom()
         _check_attention(model, self.attention_from, self.search)
         self._source_pieces = tf.constant(tokenizers.source.pieces())
@@ -279,6 +282,7 @@ class TranslationGraph(tf.Module):
             "length_margin",
             "max_source_tokens",
             "max_target_tokens",
+            "max_prefix_tokens",
             "max_scored_tokens",
         )
         return {name: getattr(self, name) for name in names}

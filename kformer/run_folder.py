@@ -62,7 +62,10 @@ class RunFolder:
         # What is made of the corpus is not needed to translate, and may have been left behind.
         if not self.tokens_meta.is_file():
             return False
-        return json.loads(self.tokens_meta.read_text("utf-8")).get("source_tokens") == 0
+        try:
+            return json.loads(self.tokens_meta.read_text("utf-8")).get("source_tokens") == 0
+        except (ValueError, AttributeError) as error:
+            raise InputError(f"{self.tokens_meta}: is damaged ({error})") from error
 
     def refuse_lines(self) -> None:
         """Says that a model of lines of one language translates nothing.

@@ -54,6 +54,7 @@ class SavedGraph:
             self.count_target_tokens = _positional(signatures["count_target_tokens"], "text")
             self.max_source_tokens = int(self.limits["max_source_tokens"])
             self.max_target_tokens = int(self.limits["max_target_tokens"])
+            self.max_prefix_tokens = int(self.limits["max_prefix_tokens"])
             self.max_scored_tokens = int(self.limits["max_scored_tokens"])
             self.word_indices = tuple(kind.word_indices for kind in kinds)
         except InputError:

@@ -338,13 +338,13 @@ class Translator:
             raise InputError(NO_ATTENTION)
 
     def _check_prefixes(self, prefixes: Sequence[str]) -> None:
-        limit = self.graph.max_target_tokens
+        limit = self.graph.max_prefix_tokens
         lengths = self._count_target(prefixes)
         for index in np.flatnonzero(lengths > limit)[:1]:
             raise TextTooLongError(
                 "prefix",
                 int(index),
-                f"{lengths[index]} tokens, but a translation has at most {limit}.",
+                f"{lengths[index]} tokens, but there is room for {limit}.",
             )
 
     def _count(self, texts: Sequence[str]) -> np.ndarray:

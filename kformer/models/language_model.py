@@ -166,6 +166,10 @@ class LanguageModel(ArgumentsConfig, SequenceModel):
         return self.vocab_size
 
     @property
+    def target_embedding(self) -> PositionalEmbedding:
+        return self.embedding
+
+    @property
     def max_positions(self):
         return self.max_length if self.positions == "learned" else None
 
@@ -246,6 +250,9 @@ class LanguageModel(ArgumentsConfig, SequenceModel):
         batch_size, source = tf.shape(sentences.mask)[0], tf.shape(sentences.mask)[3]
         width = tf.shape(sentences.caches[0].keys)[2]
         start = tf.repeat(_lengths(sentences.mask), width) + state.time
+        if self.positions == "learned":
+            # A finished sentence is stepped on beside others until those are done, too.
+            start = tf.minimum(start, self.max_length - 1)
         x = self.embedding(token_ids[:, tf.newaxis], start=start)
         writers, seen = written(state, width)
         of_source = tf.broadcast_to(sentences.mask, [batch_size, 1, width, source])

@@ -88,8 +88,11 @@ def masks(
 
 def _grid(name: str, mask: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     mask = np.asarray(mask, bool)
+    # Of batch and heads; an axis of queries may be of one, too.
+    while mask.ndim > 2 and mask.shape[0] == 1:
+        mask = mask[0]
     try:
-        return np.broadcast_to(np.squeeze(mask), shape)
+        return np.broadcast_to(mask, shape)
     except ValueError as error:
         raise InputError(
             f"mask {name!r} must broadcast to {shape[0]} queries and {shape[1]} keys. "

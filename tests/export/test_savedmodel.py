@@ -148,7 +148,7 @@ def test_an_export_that_does_not_verify_is_not_published(runs, tmp_path, monkeyp
     [
         (["--sample"], "--sample"),
         (["--quantization=int8"], "--quantization is for --to ctranslate2"),
-        (["--to=ctranslate2", "--xla"], "--xla and --version are for --to savedmodel"),
+        (["--to=ctranslate2", "--xla"], "--xla, --version and --no-verify are for --to savedmodel"),
         (["--n-best=2"], "--beam-size 2"),
         (["--beam-size=0", "--n-best=0"], "`size`"),
     ],

@@ -117,7 +117,7 @@ def test_json_holds_tokens_and_log_probabilities(main, run):
         (["--greedy", "--n-best=2"], "--n-best 2 needs a beam"),
         (["--length-penalty=1"], "--length-penalty needs --beam-size"),
         (["--stream", "--json"], "--stream shows one text"),
-        (["--prompt=a", "--max-length=0"], "max_length must be at least 1"),
+        (["--prompt=a", "--max-length=0"], "max_length must be from 1"),
         (["--prompt=a", "--temperature=0"], "temperature"),
         (["--prompt=a", "--forbid=zzz"], "--forbid zzz: no piece"),
         (["--prompt=a", "--max-batch-tokens=0"], "max_batch_tokens must be at least 1"),

@@ -365,3 +365,11 @@ def test_bleu_by_length_has_a_group_of_bars_for_each_range():
     assert [text.get_text() for text in axes.texts] == ["31.0", "28.0", "20.0", "29.0", "–", "0.0"]
     with pytest.raises(InputError, match="lstm: a value for each of 2 ranges. Received: 1"):
         plots.bleu_by_length(["1-9", "10-"], {"lstm": [1.0]})
+
+
+def test_a_mask_of_queries_is_drawn_in_rows():
+    mask = np.array([[True], [False], [True]])
+    (axes,) = panels_of(plots.masks({"own": mask}, ["a", "b", "c"]))
+    (mesh,) = axes.collections
+    filled = (mesh.get_facecolor() == to_rgba("#0072b2")).all(axis=1).reshape(3, 3)
+    np.testing.assert_array_equal(filled, np.broadcast_to(mask, (3, 3)))

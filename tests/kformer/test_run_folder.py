@@ -169,3 +169,11 @@ def test_the_side_whose_vocabulary_does_not_fit_is_named(run):
     Tokenizers(joint, WordTokenizer.learn([" ".join(WORDS[:-1])])).save(run.tokenizer)
     text = message(run.load)
     assert "target vocabulary" in text and "source" not in text
+
+
+def test_a_damaged_account_of_the_tokens_is_named(tmp_path):
+    run = RunFolder(tmp_path)
+    run.data.mkdir()
+    run.tokens_meta.write_text('{"source_tok')
+    with pytest.raises(InputError, match="tokens.json: is damaged"):
+        run.refuse_lines()

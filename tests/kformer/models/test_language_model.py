@@ -125,6 +125,7 @@ def test_tying_and_bias_are_as_asked_for(build, batch):
     tied, untied = build(), build(tie="none")
     tables = lambda model: [w.path for w in model.weights if w.shape == (11, 8)]  # noqa: E731
     assert (len(tables(tied)), len(tables(untied))) == (1, 2)
+    assert tied.target_embedding is tied.embedding  # Where pretrained vectors go.
     model = build(output_bias=True)
     plain = model(inputs).numpy()
     model.output_projection.bias.assign_add(np.arange(11.0))
@@ -133,3 +134,19 @@ def test_tying_and_bias_are_as_asked_for(build, batch):
     )
     with pytest.raises(ValueError, match="Received: tie='target'"):
         build(tie="target")
+
+
+def test_sentences_that_reach_the_last_learned_position_wait_for_others(build):
+    """Rows of unlike limits: those at theirs are stepped on beside the others."""
+    model = build(positions="learned", max_length=24)
+    source = np.zeros([4, 18], int)
+    for row, length in enumerate((17, 5, 5, 5)):
+        source[row, :length] = 4 + np.arange(length) % 6
+        source[row, length] = END_ID
+    limits = 24 - np.count_nonzero(source, axis=1)
+    together = Beam(size=2)(model, model.encode(source), limits)
+    for row in range(4):
+        real = source[row : row + 1, : np.count_nonzero(source[row])]
+        alone = Beam(size=2)(model, model.encode(real), limits[row : row + 1])
+        length = alone.tokens.shape[2]
+        np.testing.assert_array_equal(together.tokens[row, 0, :length], alone.tokens[0, 0])
