@@ -72,7 +72,7 @@ def exported(tmp_path_factory, runs):
     scope="module",
     params=[
         ("subwords", "greedy"),
-        ("words", "beam"),
+        pytest.param(("words", "beam"), marks=pytest.mark.slow),
         pytest.param(("recurrent", "beam"), marks=pytest.mark.slow),
         pytest.param(("subwords", "beam"), marks=pytest.mark.slow),
     ],

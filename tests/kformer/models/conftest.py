@@ -106,7 +106,17 @@ def options(request):
     return TRANSFORMERS[request.param]
 
 
-@pytest.fixture(params=MODELS)
+# Options whose parts other sets have, too.
+SLOW = {
+    "transformer: marian", "transformer: narrow embeddings", "recurrent: gru, no attention",
+    "recurrent: gru, dot product and fed", "language model: post-norm, halves",
+    "language model: no positions",
+}  # fmt: skip
+
+
+@pytest.fixture(
+    params=[pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in MODELS]
+)
 def build_any(request):
     """Makes a model of each kind and each set of options in turn."""
     make, options = MODELS[request.param]

@@ -47,7 +47,9 @@ def learned(request):
     return model, source, inputs, labels
 
 
-@pytest.mark.parametrize("search", [Greedy(), Beam(size=4)], ids=str)
+@pytest.mark.parametrize(
+    "search", [Greedy(), pytest.param(Beam(size=4), marks=pytest.mark.slow)], ids=str
+)
 def test_sentences_learned_by_heart_are_recited(search, learned):
     """Loss, update, encoder, decoder, cache and search together."""
     model, source, inputs, labels = learned
