@@ -375,7 +375,7 @@ def test_translations_begin_with_their_prefix(search, build):
             assert hypothesis.text.startswith(prefix)
     (free,) = translator.translate(texts[1:2])
     assert isinstance(search, Sample) or translator.translate(texts, prefixes)[1] == free
-    with pytest.raises(InputError, match="^prefix 2: 5 tokens, .* at most 4"):
+    with pytest.raises(InputError, match="^prefix 2: 5 tokens, .* room for 4"):
         build(max_length=4).translate(["aa", "aa\nbb"], ["", "aa bb cc dd ee"])
 
 
