@@ -1,7 +1,6 @@
 """Export a run: `python -m export.run RUN --to savedmodel --out DIR`."""
 
 import argparse
-import math
 import secrets
 import shutil
 import sys
@@ -210,13 +209,9 @@ def _bleu(graph, pairs: list[tuple[str, str]]) -> float:
 
 def _perplexity(graph, pairs: list[tuple[str, str]]) -> float:
     from kformer.generation import Generator
+    from kformer.perplexity import perplexity
 
-    generator = Generator(graph)
-    lines = [line for _, line in pairs]
-    fits = generator.count_tokens(lines) <= graph.max_scored_tokens
-    scores = generator.score([line for line, fit in zip(lines, fits, strict=True) if fit])
-    tokens = sum(len(score.tokens) for score in scores)
-    return math.exp(-sum(score.log_probability for score in scores) / tokens)
+    return perplexity(Generator(graph), [line for _, line in pairs]).perplexity
 
 
 def _megabytes(folder: Path) -> float:

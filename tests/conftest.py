@@ -1,3 +1,5 @@
+import socket
+
 import numpy as np
 import pytest
 
@@ -68,15 +70,9 @@ def save_run():
     """Makes a run folder as training leaves it, as far as using it goes."""
 
     def save_run(path, tokenizer, texts=None, build=random_transformer, **options):
-        run = RunFolder(path)
-        run.save_model(build(tokenizer.vocab_size, **options), run.best_model)
-        Tokenizers(tokenizer, tokenizer).save(run.tokenizer)
-        run.config.write_text("")
-        run.data.mkdir(exist_ok=True)
-        for part, lines in (texts or {}).items():
-            run.text(part).write_text("".join(f"{line}\t{line}\n" for line in lines), "utf-8")
-        run.tokens_meta.write_text('{"fingerprint": "abc"}')
-        return run
+        pairs = {part: [(line, line) for line in lines] for part, lines in (texts or {}).items()}
+        model = build(tokenizer.vocab_size, **options)
+        return _save_run(path, tokenizer, model, pairs, '{"fingerprint": "abc"}')
 
     return save_run
 
@@ -86,17 +82,40 @@ def save_lines_run():
     """Makes a run folder of a language model of lines of one language."""
 
     def save_lines_run(path, tokenizer, texts=None, **options):
-        run = RunFolder(path)
-        run.save_model(random_language_model(tokenizer.vocab_size, **options), run.best_model)
-        Tokenizers(tokenizer, tokenizer).save(run.tokenizer)
-        run.config.write_text("")
-        run.data.mkdir(exist_ok=True)
-        for part, lines in (texts or {}).items():
-            run.text(part).write_text("".join(f"\t{line}\n" for line in lines), "utf-8")
-        run.tokens_meta.write_text('{"fingerprint": "abc", "source_tokens": 0}')
-        return run
+        pairs = {part: [("", line) for line in lines] for part, lines in (texts or {}).items()}
+        model = random_language_model(tokenizer.vocab_size, **options)
+        meta = '{"fingerprint": "abc", "source_tokens": 0}'
+        return _save_run(path, tokenizer, model, pairs, meta)
 
     return save_lines_run
+
+
+def _save_run(path, tokenizer, model, pairs, tokens_meta):
+    run = RunFolder(path)
+    run.save_model(model, run.best_model)
+    Tokenizers(tokenizer, tokenizer).save(run.tokenizer)
+    run.config.write_text("")
+    run.data.mkdir(exist_ok=True)
+    for part, rows in pairs.items():
+        run.text(part).write_text("".join(f"{s}\t{t}\n" for s, t in rows), "utf-8")
+    run.tokens_meta.write_text(tokens_meta)
+    return run
+
+
+@pytest.fixture
+def free_addresses():
+    """Gives so many addresses of this machine that nobody listens on."""
+
+    def free_addresses(count):
+        sockets = [socket.socket() for _ in range(count)]
+        for own in sockets:
+            own.bind(("127.0.0.1", 0))
+        addresses = [f"127.0.0.1:{own.getsockname()[1]}" for own in sockets]
+        for own in sockets:
+            own.close()
+        return addresses
+
+    return free_addresses
 
 
 @pytest.fixture(scope="session")

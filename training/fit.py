@@ -7,10 +7,12 @@ from functools import partial
 import keras
 import tensorflow as tf
 
+from kformer import plots
 from kformer.errors import InputError
 from kformer.generation import GenerationGraph, Generator
 from kformer.graph import TranslationGraph
 from kformer.models.base import SequenceModel
+from kformer.perplexity import perplexity
 from kformer.run_folder import RunFolder
 from kformer.search import Greedy
 from kformer.text import Tokenizers
@@ -21,7 +23,7 @@ from training.callbacks.best import Best
 from training.callbacks.keep import Files, Keeper
 from training.callbacks.measure import Throughput, TranslationScores
 from training.callbacks.metrics_file import MetricsFile
-from training.callbacks.pictures import AttentionPictures, can_draw
+from training.callbacks.pictures import AttentionPictures
 from training.callbacks.profile import Profile
 from training.callbacks.progress import Progress
 from training.callbacks.samples import Continuations, Samples, Translations
@@ -42,7 +44,6 @@ from training.data.rows import Pair
 from training.data.sampling import SampledStore
 from training.data.shapes import Shape, choose_shapes
 from training.devices import Devices
-from training.perplexity import perplexity
 
 _BEST = {"bleu": ("val_bleu", True), "chrf": ("val_chrf", True), "loss": ("val_loss", False)}
 
@@ -147,9 +148,11 @@ class Fit:
             ),
             Progress(settings.updates, samples, best),
         ]
-        self._profile = Profile(run, settings.profile_updates or 0)
+        self._closing = [self.writer]
         if settings.profile_updates is not None:
-            self._callbacks.append(self._profile)
+            profile = Profile(run, settings.profile_updates)
+            self._callbacks.append(profile)
+            self._closing.append(profile)
         if settings.max_minutes is not None:
             texts = (
                 # What is measured of lines of one language is the lines.
@@ -201,8 +204,8 @@ class Fit:
                 f"them again to go on from the last checkpoint ({type(error).__name__})"
             ) from error
         finally:
-            self._profile.close()
-            self.writer.close()
+            for own in self._closing:
+                own.close()
             if self._store is not self.prepared.train:
                 self._store.close()
 
@@ -248,7 +251,8 @@ class Fit:
         scores = TranslationScores(translator, pairs, scoring.bleu_tokenize)
         samples = Translations(scores, run, scoring.samples)
         measuring = [scores, samples]
-        if model.attention_shape[0] and can_draw():
+        # What the other workers draw nobody would see.
+        if model.attention_shape[0] and self.devices.is_chief and plots.can_draw():
             measuring.append(AttentionPictures(self.writer, translator, samples))
         return measuring, samples, translator.translate
 

@@ -24,7 +24,6 @@ from kformer.text import Tokenizers
 from training.board import write_embeddings, write_settings
 from training.build import begin_with, build_model, build_optimizer, build_search, freeze
 from training.callbacks.measure import memory_gigabytes
-from training.callbacks.pictures import can_draw
 from training.callbacks.progress import clock
 from training.callbacks.stopping import TrainingInterrupt
 from training.checkpoints import Checkpoint, latest_checkpoint
@@ -102,9 +101,9 @@ def train(
         if checkpoint is not None:
             fit.restore(checkpoint)
             print(f"goes on from {checkpoint.path}")
-        if not resume:
+        if devices.is_chief and not resume:
             write_settings(fit.writer, config, folder.resolve().name)
-            if can_draw():
+            if plots.can_draw():
                 write_recipe(fit.writer, config, fit.model)
         print(f"run folder  {folder}, tensorboard --logdir {run.logs}\n", flush=True)
         return _train(config, run, folder, fit, devices, began)
@@ -172,7 +171,7 @@ def _train(
         _, scores = score_run(run, config.scoring, graph=graph)
         how, use = f", {_named(config.scoring)}", "translate  python -m kformer.translate"
     write_embeddings(run, model, tokenizers)
-    if can_draw():
+    if plots.can_draw():
         rounds = [json.loads(line) for line in run.metrics.read_text("utf-8").splitlines()]
         plots.save(plots.curves({folder.name: rounds}), run.curves)
     run.scores.write_text(json.dumps(asdict(scores), indent=2) + "\n", "utf-8")
@@ -181,7 +180,9 @@ def _train(
     print("  best/model.keras  metrics.jsonl  samples.txt  scores.json  logs/  config.yaml")
     print(f"  {use} {folder} [FILE]")
     print(f"  score      python -m training.evaluate {folder}")
-    print(f"  curves     {'curves.png, ' if can_draw() else ''}tensorboard --logdir {run.logs}")
+    print(
+        f"  curves     {'curves.png, ' if plots.can_draw() else ''}tensorboard --logdir {run.logs}"
+    )
     return 0
 
 

@@ -10,7 +10,7 @@ from kformer.ids import PAD_ID
 from kformer.layers import KeyValues, PositionalEmbedding, RecurrentDecoder, RecurrentEncoder
 from kformer.layers.config import ArgumentsConfig
 from kformer.layers.output import OutputProjection
-from kformer.models.base import SequenceModel
+from kformer.models.encoder_decoder import EncoderDecoder, check_tying
 from kformer.search.protocol import State
 
 
@@ -30,7 +30,7 @@ class SentenceState(NamedTuple):
 
 
 @keras.saving.register_keras_serializable("kformer")
-class Recurrent(ArgumentsConfig, SequenceModel):
+class Recurrent(ArgumentsConfig, EncoderDecoder):
     """An encoder and a decoder of LSTMs or GRUs: source and target ids in, logits out.
 
     The decoder begins with the encoder's states after the last real source token: its top layer
@@ -91,15 +91,7 @@ class Recurrent(ArgumentsConfig, SequenceModel):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if tie not in Tying.__args__:
-            raise ValueError(
-                f"`tie` must be one of {', '.join(Tying.__args__)}. Received: tie={tie!r}"
-            )
-        if tie == "all" and source_vocab_size != target_vocab_size:
-            raise ValueError(
-                '`tie="all"` needs one vocabulary for both languages. Received: '
-                f"source_vocab_size={source_vocab_size}, target_vocab_size={target_vocab_size}"
-            )
+        check_tying(tie, source_vocab_size, target_vocab_size)
         if tie != "none" and embedding_dim not in (None, d_model):
             raise ValueError(
                 "A tied output layer is as wide as its embedding. Received: "
@@ -179,11 +171,6 @@ class Recurrent(ArgumentsConfig, SequenceModel):
         self.decoder.build(embedded, encoded)
         self.output_projection.build(encoded)
         self.built = True
-
-    def call(self, inputs, training=False):
-        source_ids, target_ids = inputs
-        encoded = self.encode(source_ids, training=training)
-        return self.decode(encoded, target_ids, training=training)
 
     def encode(self, source_ids, training=False) -> Encoded:
         """What the decoder needs of the source: int (batch, source) in, `Encoded` out."""
@@ -269,7 +256,3 @@ class Recurrent(ArgumentsConfig, SequenceModel):
             return_weights=return_weights,
             training=training,
         )
-
-    def _logits(self, x):
-        tied = self.tie != "none"
-        return self.output_projection(x, self.target_embedding.embedding if tied else None)

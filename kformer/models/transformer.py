@@ -15,8 +15,8 @@ from kformer.layers import (
 )
 from kformer.layers.config import ArgumentsConfig
 from kformer.layers.output import OutputProjection
-from kformer.models.base import SequenceModel
 from kformer.models.decoding import SentenceState, extended, first_state, written
+from kformer.models.encoder_decoder import EncoderDecoder, check_tying
 from kformer.search.protocol import State
 
 PRESETS = {
@@ -33,7 +33,7 @@ class Encoded(NamedTuple):
 
 
 @keras.saving.register_keras_serializable("kformer")
-class Transformer(ArgumentsConfig, SequenceModel):
+class Transformer(ArgumentsConfig, EncoderDecoder):
     """Encoder and decoder with attention only: source and target ids in, logits out.
 
     Args:
@@ -104,15 +104,7 @@ class Transformer(ArgumentsConfig, SequenceModel):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if tie not in Tying.__args__:
-            raise ValueError(
-                f"`tie` must be one of {', '.join(Tying.__args__)}. Received: tie={tie!r}"
-            )
-        if tie == "all" and source_vocab_size != target_vocab_size:
-            raise ValueError(
-                '`tie="all"` needs one vocabulary for both languages. Received: '
-                f"source_vocab_size={source_vocab_size}, target_vocab_size={target_vocab_size}"
-            )
+        check_tying(tie, source_vocab_size, target_vocab_size)
         if embedding_dim not in (None, d_model) and tie != "none":
             raise ValueError(
                 '`embedding_dim` other than `d_model` needs `tie="none"`. Received: '
@@ -221,11 +213,6 @@ class Transformer(ArgumentsConfig, SequenceModel):
         self.output_projection.build(embedded)
         self.built = True
 
-    def call(self, inputs, training=False):
-        source_ids, target_ids = inputs
-        encoded = self.encode(source_ids, training=training)
-        return self.decode(encoded, target_ids, training=training)
-
     def encode(self, source_ids, training=False) -> Encoded:
         """What the decoder needs of the source: int (batch, source) in, `Encoded` out."""
         mask = padding_mask(source_ids)
@@ -316,7 +303,3 @@ class Transformer(ArgumentsConfig, SequenceModel):
             return_weights=True,
             training=training,
         )
-
-    def _logits(self, x):
-        tied = self.tie != "none"
-        return self.output_projection(x, self.target_embedding.embedding if tied else None)

@@ -6,7 +6,7 @@ needed. Matplotlib comes with `pip install 'kformer[plots]'`.
 """
 
 from kformer.plots.attention_maps import alignment, attention
-from kformer.plots.figure import check_path, save, to_image, to_png
+from kformer.plots.figure import can_draw, check_path, save, to_image, to_png
 from kformer.plots.inputs import masks, positions
 from kformer.plots.recipe import label_smoothing, schedules
 from kformer.plots.results import bleu_by_length, curves
@@ -15,6 +15,7 @@ __all__ = [
     "alignment",
     "attention",
     "bleu_by_length",
+    "can_draw",
     "check_path",
     "curves",
     "label_smoothing",

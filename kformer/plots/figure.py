@@ -1,5 +1,6 @@
 """What all pictures have in common: an empty figure, its look, and how it becomes a file."""
 
+import importlib.util
 import io
 import math
 import os
@@ -49,6 +50,11 @@ def new_figure(width: float, height: float) -> "Figure":
     from matplotlib.figure import Figure
 
     return Figure((width, height), dpi=_DPI, facecolor="white", layout="constrained")
+
+
+def can_draw() -> bool:
+    """Whether Matplotlib is installed."""
+    return importlib.util.find_spec("matplotlib") is not None
 
 
 def check_installed() -> None:

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -78,13 +77,7 @@ def assert_ends_as_one(folder, run):
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-4)
 
 
-def workers(folder, run, *words):
-    ports = []
-    for _ in range(2):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            ports.append(free.getsockname()[1])
-    addresses = ",".join(f"127.0.0.1:{port}" for port in ports)
+def workers(folder, run, addresses, *words):
     return [
         start(
             folder,
@@ -93,7 +86,7 @@ def workers(folder, run, *words):
             f"--run={run}",
             "--train.strategy=multi_worker",
             *words,
-            KFORMER_WORKERS=addresses,
+            KFORMER_WORKERS=",".join(addresses),
             JOB_COMPLETION_INDEX=str(index),
         )  # fmt: skip
         for index in range(2)
@@ -109,8 +102,8 @@ def test_a_run_on_two_devices_of_a_machine(folder):
 
 
 @pytest.mark.slow
-def test_a_run_of_two_workers_of_which_the_first_writes(folder):
-    chief, other = workers(folder, "workers")
+def test_a_run_of_two_workers_of_which_the_first_writes(folder, free_addresses):
+    chief, other = workers(folder, "workers", free_addresses(2))
     out, silence = finish(chief), finish(other)
     assert "BLEU" in out and "BLEU" not in silence
     assert_ends_as_one(folder, "workers")
@@ -118,8 +111,10 @@ def test_a_run_of_two_workers_of_which_the_first_writes(folder):
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_killed_ends_the_others_within_a_minute_and_a_restart_goes_on(folder):
-    processes = workers(folder, "killed", "--train.save_every=1")
+def test_a_worker_that_is_killed_ends_the_others_within_a_minute_and_a_restart_goes_on(
+    folder, free_addresses
+):
+    processes = workers(folder, "killed", free_addresses(2), "--train.save_every=1")
     deadline = time.monotonic() + 200
     while not all_checkpoints(folder / "killed" / "checkpoints"):
         assert time.monotonic() < deadline and all(p.poll() is None for p in processes)
@@ -129,7 +124,7 @@ def test_a_worker_that_is_killed_ends_the_others_within_a_minute_and_a_restart_g
     _, err = processes[0].communicate(timeout=60)
     assert processes[0].returncode == 2
     assert re.search(r"(^|\n)error: another worker is gone", err) and "Traceback" not in err
-    processes = workers(folder, "killed", "--train.save_every=1")
+    processes = workers(folder, "killed", free_addresses(2), "--train.save_every=1")
     assert "goes on from" in finish(processes[0])
     finish(processes[1])
     assert_ends_as_one(folder, "killed")

@@ -1,18 +1,11 @@
 """Pictures of attention for TensorBoard."""
 
-import importlib.util
-
 import keras
 import tensorflow as tf
 
 from kformer import plots
 from kformer.translator import TextTooLongError, Translator
 from training.callbacks.samples import Samples
-
-
-def can_draw() -> bool:
-    """Whether Matplotlib is installed."""
-    return importlib.util.find_spec("matplotlib") is not None
 
 
 class AttentionPictures(keras.callbacks.Callback):

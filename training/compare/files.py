@@ -7,6 +7,7 @@ import yaml
 
 from kformer.errors import InputError
 from training.config import nearest
+from training.config.yaml_files import load_yaml
 
 EXPERIMENTS = Path(__file__).resolve().parents[1] / "experiments"
 
@@ -68,14 +69,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     Raises:
         InputError: it cannot be read, is no YAML, or has an unknown key or one of another kind.
     """
-    try:
-        content = yaml.load(path.read_text("utf-8"), _Loader)  # A safe one.
-    except RecursionError as error:
-        raise InputError(f"{path}: nested too deeply to be an experiment") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read ({error})") from error
-    except (yaml.YAMLError, ValueError) as error:
-        raise InputError(f"{path}: not YAML ({' '.join(str(error).split())})") from error
+    content = load_yaml(path, "an experiment", _Loader)
     if not isinstance(content, dict):
         raise InputError(f"{path}: must hold keys ({', '.join(_KEYS)}). Received: {content!r}")
     for key, value in content.items():

@@ -4,7 +4,7 @@ import statistics
 from pathlib import Path
 
 from kformer import plots
-from training.callbacks.pictures import can_draw
+from kformer.plots import can_draw
 from training.compare.results import Results
 
 CURVES, LENGTHS = "curves.png", "lengths.png"

@@ -15,6 +15,7 @@ import yaml
 from kformer.errors import InputError
 from training.config.checks import check, refuse_null
 from training.config.keys import SECTIONS, Config
+from training.config.yaml_files import load_yaml
 
 PRESETS = Path(__file__).resolve().parents[1] / "presets"
 DEFAULT_PRESET = "small"
@@ -54,14 +55,7 @@ def read_config(path: Path) -> dict[str, Any]:
     Raises:
         InputError: it cannot be read, is no YAML, or has an unknown section or key.
     """
-    try:
-        content = yaml.safe_load(path.read_text("utf-8")) or {}
-    except RecursionError as error:
-        raise InputError(f"{path}: nested too deeply to be a configuration") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read ({error})") from error
-    except yaml.YAMLError as error:
-        raise InputError(f"{path}: not YAML ({' '.join(str(error).split())})") from error
+    content = load_yaml(path, "a configuration") or {}
     if not isinstance(content, dict):
         raise InputError(f"{path}: must hold sections ({', '.join(SECTIONS)}), not a {content!r}")
     for section, keys in content.items():

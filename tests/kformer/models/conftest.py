@@ -123,13 +123,10 @@ def build_any(request):
     return functools.partial(make, **options)
 
 
-@pytest.fixture(params=["transformer", "recurrent", "language model"])
+@pytest.fixture(params=[make_transformer, make_recurrent, make_language_model])
 def build_kind(request):
     """Makes a model of each kind in turn."""
-    kinds = (make_transformer, make_recurrent, make_language_model)
-    return dict(zip(("transformer", "recurrent", "language model"), kinds, strict=True))[
-        request.param
-    ]
+    return request.param
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 from kformer.losses import MaskedCrossEntropy
+from tests.kformer.models.conftest import make_recurrent, make_transformer
 
 POLICIES = ["float32", "mixed_float16", "mixed_bfloat16"]
 IDS = tf.TensorSpec([None, None], tf.int64)
@@ -174,3 +175,18 @@ def test_config_carries_every_argument(build_any):
     assert build_any.keywords.items() <= again.get_config().items()
     assert again.dtype_policy.name == "mixed_bfloat16" and again.name == "mine"
     assert [w.path for w in again.weights] == [w.path for w in model.weights]
+
+
+@pytest.mark.parametrize("build", [make_transformer, make_recurrent])
+@pytest.mark.parametrize(
+    ("tie", "tables"),
+    [
+        ("all", {"target_embedding"}),
+        ("target", {"target_embedding", "source_embedding"}),
+        ("none", {"target_embedding", "source_embedding", "output_projection"}),
+    ],
+)
+def test_tying_shares_the_tables_it_names(tie, tables, build):
+    model = build(tie=tie)
+    wide = [weight.path.split("/")[-2] for weight in model.weights if weight.shape == (11, 8)]
+    assert sorted(wide) == sorted(tables)

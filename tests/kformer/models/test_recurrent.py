@@ -67,20 +67,6 @@ def test_half_precision_trains_on_dropout(batch):
 
 
 @pytest.mark.parametrize(
-    ("tie", "tables"),
-    [
-        ("all", {"target_embedding"}),
-        ("target", {"target_embedding", "source_embedding"}),
-        ("none", {"target_embedding", "source_embedding", "output_projection"}),
-    ],
-)
-def test_tying_shares_the_tables_it_names(tie, tables, build):
-    model = build(tie=tie)
-    wide = [weight.path.split("/")[-2] for weight in model.weights if weight.shape == (11, 8)]
-    assert sorted(wide) == sorted(tables)
-
-
-@pytest.mark.parametrize(
     ("options", "message"),
     [
         (dict(tie="both"), "Received: tie='both'"),

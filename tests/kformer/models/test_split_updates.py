@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -63,8 +62,8 @@ def test_a_batch_in_parts_gives_the_update_of_the_whole(whole, tmp_path, kind, p
     assert_same(np.load(tmp_path / "parts.npz"), whole)
 
 
-def test_two_workers_give_the_update_of_one(whole, tmp_path):
-    workers = [f"127.0.0.1:{port}" for port in free_ports(2)]
+def test_two_workers_give_the_update_of_one(whole, tmp_path, free_addresses):
+    workers = free_addresses(2)
     processes = [
         start(
             "workers",
@@ -80,13 +79,3 @@ def test_two_workers_give_the_update_of_one(whole, tmp_path):
         finished(process)
     for index in range(2):
         assert_same(np.load(tmp_path / f"{index}.npz"), whole)
-
-
-def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for own in sockets:
-        own.bind(("127.0.0.1", 0))
-    ports = [own.getsockname()[1] for own in sockets]
-    for own in sockets:
-        own.close()
-    return ports

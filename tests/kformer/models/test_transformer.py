@@ -71,20 +71,6 @@ def test_preset_takes_options_and_refuses_unknown_names():
         Transformer.from_preset("huge", 7, 7)
 
 
-@pytest.mark.parametrize(
-    ("tie", "tables"),
-    [
-        ("all", {"target_embedding"}),
-        ("target", {"target_embedding", "source_embedding"}),
-        ("none", {"target_embedding", "source_embedding", "output_projection"}),
-    ],
-)
-def test_tying_shares_the_tables_it_names(tie, tables, build):
-    model = build(tie=tie)
-    wide = [weight.path.split("/")[-2] for weight in model.weights if weight.shape == (11, 8)]
-    assert sorted(wide) == sorted(tables)
-
-
 def test_tied_tables_learn_from_every_use(build, batch):
     """Through one table come the gradients of the three that it replaces."""
     (source, target), labels = batch
