@@ -5,12 +5,11 @@ import contextlib
 import json
 import sys
 from collections.abc import Iterator
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from kformer.command_line import leave, run_command
 from kformer.errors import InputError
-from kformer.lines import open_text, read_lines
+from kformer.lines import as_they_come, in_lists, open_text, read_lines
 from kformer.quiet import import_tensorflow
 from kformer.search_options import (
     add_beam_options,
@@ -97,8 +96,8 @@ def _run(options: argparse.Namespace) -> int:
             _stream(generator, prompts, name)
             return 0
         done = 0
-        # Who types a prompt waits for it; else what is drawn must not hang on when lines come.
-        while chunk := list(islice(prompts, 1 if typed else _CHUNK)):
+        lists = in_lists if options.file else as_they_come
+        for chunk in lists(prompts, _CHUNK):
             for prompt, found in zip(chunk, _found(generator, chunk, name, done), strict=True):
                 _write("".join(f"{line}\n" for line in _output(prompt, found, options)))
             done += len(chunk)

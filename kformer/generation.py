@@ -58,6 +58,24 @@ class GenerationGraph(TranslationGraph):
         """Texts that begin with each text; see `complete`."""
         return self.complete(tf.fill(tf.shape(text), ""), text)
 
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None], tf.string, "prompt"),
+            tf.TensorSpec([None], tf.int32, "draws"),
+        ]
+    )
+    def write(self, prompt, draws):
+        """Texts that begin with prompts; those of equal prompts differ.
+
+        Args:
+            prompt: string (batch,).
+            draws: int32 (batch,), numbers that samples hang on; see `Search`.
+
+        Returns:
+            As `complete`.
+        """
+        return self._complete(tf.fill(tf.shape(prompt), ""), prompt, draws)
+
     @property
     def has_attention(self):
         # To an empty source there is nothing to attend to.
@@ -72,6 +90,8 @@ class GenerationGraph(TranslationGraph):
 class Generator:
     """Continues prompts, in batches of like length.
 
+    With one seed the nth prompt that a generator gets draws the same, whatever the others are.
+
     Args:
         graph: what writes batches of texts.
         max_batch_tokens: most tokens, padding included, times hypotheses, in work at once.
@@ -83,6 +103,7 @@ class Generator:
         self.graph = graph
         self.max_batch_tokens = max_batch_tokens
         self._stream = None
+        self._drawn = 0
 
     @classmethod
     def from_run(
@@ -123,11 +144,10 @@ class Generator:
         prompts = checked_strings("prompts", prompts)
         lengths = self._lengths(prompts)
         found = [[NOTHING] for _ in prompts]
+        draws = self._next_draws(len(prompts))
         width, most = self.graph.width, self.max_batch_tokens
         for rows in batches_of_like_length(lengths + self.graph.max_length, width, most):
-            output = self.graph.complete(
-                strings_tensor([""] * len(rows)), strings_tensor(prompts, rows)
-            )
+            output = self.graph.write(strings_tensor(prompts, rows), draws[rows])
             arrays = {name: tensor.numpy() for name, tensor in output.items()}
             for number, row in enumerate(rows):
                 of_row = {name: of[number] for name, of in arrays.items()}
@@ -152,7 +172,8 @@ class Generator:
         self._stream = self._stream or self.graph.search.stream(self.graph.model)
         source, limits, prefixes = self.graph.begin(strings_tensor([""]), strings_tensor([prompt]))
         ids, shown = [], ""
-        for tokens in self._stream(self.graph.model.encode(source.ids), limits, prefixes):
+        encoded = self.graph.model.encode(source.ids)
+        for tokens in self._stream(encoded, limits, prefixes, self._next_draws(1)):
             ids.append(int(tokens[0, 0]))
             text = _sure(self._text(ids))
             if len(text) > len(shown):
@@ -172,6 +193,12 @@ class Generator:
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
         """The tokens of each text, the end not counted."""
         return self.graph.count_target_tokens(strings_tensor(texts))["tokens"].numpy()
+
+    def _next_draws(self, prompts: int) -> np.ndarray:
+        """The numbers of the next prompts, int32 (prompts,)."""
+        numbers = np.arange(self._drawn, self._drawn + prompts)
+        self._drawn += prompts
+        return numbers.astype("int32")
 
     def _lengths(self, prompts: Sequence[str]) -> np.ndarray:
         """Tokens of each prompt, if all fit the model."""

@@ -155,8 +155,13 @@ class TranslationGraph(tf.Module):
             tokens: string (batch, n, length), pieces, "</s>" where it ended, then "".
             token_log_probabilities: float32 (batch, n, length), 0 after the last.
         """
+        # A sentence draws the same with whatever and whenever it is translated.
+        return self._complete(text, prefix, _fingerprints(text, prefix))
+
+    def _complete(self, text, prefix, draws):
         source, limits, prefixes = self.begin(text, prefix)
-        result = self.search(self.model, self.model.encode(source.ids), limits, prefixes)
+        encoded = self.model.encode(source.ids)
+        result = self.search(self.model, encoded, limits, prefixes, draws)
         # The one translation of a blank text is blank, and sure.
         first = tf.range(tf.shape(result.score)[1]) == 0
         blank = source.blank[:, tf.newaxis] & first
@@ -181,7 +186,8 @@ class TranslationGraph(tf.Module):
         width = tf.shape(source.ids)[1]
         more = -width % _XLA_WIDTHS
         ids = tf.pad(source.ids, [[0, 0], [0, more]])
-        tokens, score, ended = self._compiled_search(ids, limits)
+        draws = _fingerprints(text, "")
+        tokens, score, ended = self._compiled_search(ids, limits, draws)
         return {
             "translation": self._texts(tokens[:, :1])[:, 0],
             "score": tf.where(source.blank, 0.0, score),
@@ -189,12 +195,13 @@ class TranslationGraph(tf.Module):
         }
 
     @tf.function(jit_compile=True)
-    def _compiled_search(self, source_ids, limits):
+    def _compiled_search(self, source_ids, limits, draws):
         # Of the shape, not of the limits: XLA has to know it.
         width = tf.cast(tf.shape(source_ids)[1], tf.float32)
         length = tf.cast(self.length_factor * width, tf.int32) + self.length_margin
         length = tf.minimum(length, self.max_target_tokens)
-        result = self.search(self.model, self.model.encode(source_ids), limits, length=length)
+        encoded = self.model.encode(source_ids)
+        result = self.search(self.model, encoded, limits, draws=draws, length=length)
         return result.tokens, result.score[:, 0], result.ended[:, 0]
 
     @tf.function(input_signature=[_SOURCE, _TARGET])
@@ -374,6 +381,12 @@ def _check_attention(model, attention: AttentionFrom, search: Search) -> None:
     for head in attention.heads or ():
         if not 0 <= head < heads:
             raise InputError(f"the model has {heads} heads, from 0. Received: head {head}")
+
+
+def _fingerprints(*texts) -> tf.Tensor:
+    """int32 (batch,), of the texts alone."""
+    whole = tf.strings.join(texts, separator="\n")
+    return tf.cast(tf.strings.to_hash_bucket_fast(whole, 2**31 - 1), tf.int32)
 
 
 def _lengths(ids: tf.RaggedTensor) -> tf.Tensor:

@@ -4,19 +4,17 @@ import argparse
 import contextlib
 import dataclasses
 import json
-import queue
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from itertools import islice, repeat, zip_longest
+from itertools import repeat, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kformer import plots
 from kformer.command_line import leave, run_command
 from kformer.errors import InputError
-from kformer.lines import open_text, read_lines
+from kformer.lines import as_they_come, in_lists, open_text, read_lines
 from kformer.quiet import import_tensorflow
 from kformer.search_options import (
     add_search_options,
@@ -112,9 +110,8 @@ def _run(options: argparse.Namespace) -> int:
         progress = _Progress(options.file)
         lines = _aligned(read_lines(stream, name), beside, name, beside_name)
         done = 0
-        # A sample depends on what is drawn together, which must not be left to chance.
-        chunks = _chunks(lines) if options.file or options.sample else _as_they_come(lines)
-        for chunk in chunks:
+        lists = in_lists if options.file else as_they_come
+        for chunk in lists(lines, _CHUNK):
             output = "".join(
                 f"{line}\n" for line in _output(translator, options, chunk, name, done)
             )
@@ -270,42 +267,6 @@ def _aligned(
                 "one must belong to line n of the other"
             )
         yield text, other
-
-
-def _chunks(lines: Iterator[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
-    while chunk := list(islice(lines, _CHUNK)):
-        yield chunk
-
-
-def _as_they_come(lines: Iterator[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
-    """Whatever lines have arrived, so that nobody who sends one waits for others to send more."""
-    waiting = queue.Queue(2 * _CHUNK)
-    end = object()
-
-    def read():
-        try:
-            for line in lines:
-                waiting.put(line)
-            waiting.put(end)
-        except BaseException as error:
-            waiting.put(error)
-
-    threading.Thread(target=read, daemon=True).start()
-    item = waiting.get()
-    while item is not end:
-        chunk = []
-        while isinstance(item, tuple):
-            chunk.append(item)
-            if len(chunk) == _CHUNK or waiting.empty():
-                item = None
-            else:
-                item = waiting.get()
-        if chunk:
-            yield chunk
-        if isinstance(item, BaseException):
-            raise item
-        if item is None:
-            item = waiting.get()
 
 
 class _Progress:

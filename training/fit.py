@@ -172,7 +172,7 @@ class Fit:
         self.keeper.restore(checkpoint)
 
     def __call__(self) -> None:
-        """Trains to the end.
+        """Trains to the end, where that is not reached.
 
         Raises:
             TrainingInterrupt: a signal ended it; a checkpoint is saved.
@@ -182,6 +182,8 @@ class Fit:
         # `UpdateLimit` ends training; updates that are left out take batches, too.
         rounds = 2 * math.ceil(settings.updates / settings.validate_every)
         try:
+            if int(self.model.optimizer.iterations.numpy()) >= settings.updates:
+                return
             with Signals(keeper, self.devices.any_of) as signals:
                 done = keeper.batches % settings.validate_every
                 if done:

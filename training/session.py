@@ -15,10 +15,12 @@ import tensorflow as tf
 
 from kformer import plots
 from kformer.errors import InputError
+from kformer.generation import GenerationGraph, Generator
 from kformer.graph import TranslationGraph
 from kformer.losses import MaskedCrossEntropy
 from kformer.metrics import Perplexity, TokenAccuracy
 from kformer.models.base import SequenceModel
+from kformer.perplexity import perplexity
 from kformer.run_folder import RunFolder
 from kformer.text import Tokenizers
 from training.board import write_embeddings, write_settings
@@ -32,7 +34,6 @@ from training.data.prepare import PreparedText
 from training.devices import Devices
 from training.fit import Fit
 from training.folders import making_folder
-from training.perplexity import score_lines
 from training.precision import resolve_precision
 from training.recipe import write_recipe
 from training.scoring import score_run
@@ -145,9 +146,8 @@ def _train(
     config: Config, run: RunFolder, folder: Path, fit: Fit, devices: Devices, began: float
 ) -> int:
     try:
-        # All that may be missing is the score.
-        if int(fit.model.optimizer.iterations.numpy()) < config.train.updates:
-            fit()
+        # Of a run that goes on, the score alone may be missing.
+        fit()
         interrupt = None
     except TrainingInterrupt as error:
         interrupt = error
@@ -165,7 +165,9 @@ def _train(
         return 0
     model, tokenizers = run.load()
     if run.of_lines:
-        scores, how, use = score_lines(run), "", "write      python -m kformer.generate"
+        generator = Generator(GenerationGraph(model, tokenizers))
+        scores = perplexity(generator, [line for _, line in run.pairs("test")])
+        how, use = "", "write      python -m kformer.generate"
     else:
         graph = TranslationGraph(model, tokenizers, build_search(config.scoring))
         _, scores = score_run(run, config.scoring, graph=graph)

@@ -5,7 +5,7 @@ from typing import ClassVar
 import keras
 
 from kformer.choices import AttentionScore, NormPosition
-from kformer.layers.attention import MultiHeadAttention
+from kformer.layers.attention import KeyValues, MultiHeadAttention
 from kformer.layers.config import ArgumentsConfig
 from kformer.layers.feed_forward import PositionwiseFeedForward
 from kformer.layers.residual import Residual
@@ -173,6 +173,12 @@ class Stack(ArgumentsConfig, keras.layers.Layer):
             )
         else:
             self.final_norm = keras.layers.Identity(dtype=self.dtype_policy, name="final_norm")
+
+    def empty_caches(self, batch_size, width, length) -> list[KeyValues]:
+        """Each layer's room for `length` positions of `width` hypotheses of each sentence."""
+        return [
+            layer.self_attention.empty_cache(batch_size, width, length) for layer in self.layers
+        ]
 
     def _build(self, x_shape, *other_shapes):
         for layer in self.layers:

@@ -157,12 +157,6 @@ class Decoder(Stack):
         """Each layer's keys and values of the source, computed once for all steps."""
         return [layer.cross_attention.project_memory(memory) for layer in self.layers]
 
-    def empty_caches(self, batch_size, width, length) -> list[KeyValues]:
-        """Each layer's room for `length` positions of `width` hypotheses of each sentence."""
-        return [
-            layer.self_attention.empty_cache(batch_size, width, length) for layer in self.layers
-        ]
-
     def step(self, x, caches, time, seen, memories, cross_attention_mask=None):
         """The newest position of each hypothesis through all layers (see `DecoderLayer.step`).
 

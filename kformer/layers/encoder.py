@@ -128,12 +128,6 @@ class Encoder(Stack):
             memories.append(memory)
         return self.final_norm(x), memories
 
-    def empty_caches(self, batch_size, width, length) -> list[KeyValues]:
-        """Each layer's room for `length` positions of `width` hypotheses of each sentence."""
-        return [
-            layer.self_attention.empty_cache(batch_size, width, length) for layer in self.layers
-        ]
-
     def step(self, x, caches, time, seen, positions, memories):
         """The newest position of each hypothesis through all layers (see `EncoderLayer.step`).
 

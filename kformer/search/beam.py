@@ -86,7 +86,7 @@ class Beam(Search):
     def width(self):
         return self.size
 
-    def _start(self, limits, prefixes, length, source):
+    def _start(self, limits, prefixes, draws, length, source):
         batch_size, size = tf.shape(limits)[0], self.size
         tokens = tf.fill([batch_size, size, length], PAD_ID)
         log_probabilities = tf.zeros([batch_size, size, length])

@@ -17,7 +17,7 @@ class Constraints:
     Where they leave nothing to choose, the hypothesis ends.
 
     Args:
-        min_length: tokens before the end token may be chosen.
+        min_length: tokens before the end token may be chosen, not counting a prefix.
         no_repeat_ngram_size: no n tokens in a row occur twice; 0: they may.
         repetition_penalty: above 1 makes tokens that were generated before less likely (Keskar et
             al., "CTRL", 2019, section 4.1): it divides their positive logits and multiplies their
@@ -66,7 +66,8 @@ class Constraints:
         never = tf.constant([*_NO_TEXT, *self.forbidden_tokens])
         forbidden = tf.reduce_any(ids[:, tf.newaxis] == never, axis=1)[tf.newaxis]
         if self.min_length:
-            forbidden |= (ids == END_ID) & (time < self.min_length)
+            given = tf.math.count_nonzero(prefixes, axis=1, keepdims=True, dtype=tf.int32)
+            forbidden |= (ids == END_ID) & (time < given + self.min_length)
         if self.no_repeat_ngram_size:
             forbidden |= self._repeats(tokens, time, vocab_size)
         if self.min_length or self.no_repeat_ngram_size or self.forbidden_tokens:

@@ -37,19 +37,21 @@ class PathSearch(Search):
             model: has the stepping protocol.
 
         Returns:
-            A function of `encoded`, `limits` and `prefixes`, as of the call. It gives int32
-            (batch, width) of one step after the other: the tokens that the call has in the end.
+            A function of `encoded`, `limits`, `prefixes` and `draws`, as of the call. It gives
+            int32 (batch, width) of one step after the other: the tokens that the call has in the
+            end.
             A step is traced once, however many texts there are.
         """
         step = tf.function(partial(self._step, model), reduce_retracing=True)
 
-        def stream(encoded, limits, prefixes):
+        def stream(encoded, limits, prefixes, draws):
             limits = tf.convert_to_tensor(limits, tf.int32)
             longest = tf.reduce_max(limits)
             state = model.init_state(encoded, self.width, longest)
             carry = self._start(
                 limits,
                 tf.convert_to_tensor(prefixes, tf.int32),
+                tf.convert_to_tensor(draws, tf.int32),
                 longest,
                 tf.shape(state.attention)[1],
             )
@@ -61,19 +63,19 @@ class PathSearch(Search):
         return stream
 
     @abstractmethod
-    def _chances(self, batch_size, length) -> tf.Tensor:
+    def _chances(self, draws, length) -> tf.Tensor:
         """Numbers that choices are left to, float32 (batch, width, length), 0 to 1."""
 
     @abstractmethod
     def _choose(self, scores, chances) -> tf.Tensor:
         """Tokens int32 (rows,) by scores (rows, vocab_size) and chances (rows,)."""
 
-    def _start(self, limits, prefixes, length, source):
+    def _start(self, limits, prefixes, draws, length, source):
         batch_size = tf.shape(limits)[0]
         return Paths(
             limits,
             prefixes,
-            self._chances(batch_size, length),
+            self._chances(draws, length),
             tokens=tf.fill([batch_size, self.width, length], PAD_ID),
             log_probabilities=tf.zeros([batch_size, self.width, length]),
             ended=tf.zeros([batch_size, self.width], tf.bool),
@@ -112,8 +114,8 @@ class Greedy(PathSearch):
     def width(self):
         return 1
 
-    def _chances(self, batch_size, length):
-        return tf.zeros([batch_size, 1, length])
+    def _chances(self, draws, length):
+        return tf.zeros([tf.shape(draws)[0], 1, length])
 
     def _choose(self, scores, chances):
         return tf.argmax(scores, axis=1, output_type=tf.int32)
@@ -123,8 +125,8 @@ class Greedy(PathSearch):
 class Sample(PathSearch):
     """Tokens drawn by their probability, after a temperature and up to three filters.
 
-    What is drawn for a sentence depends on the seed, the size of the batch and its place in it,
-    not on the other sentences.
+    What is drawn for a sentence depends on the seed and its number in `draws`, not on the
+    sentences beside it.
 
     Args:
         n: translations drawn of each sentence, independently; they come sorted, and may repeat.
@@ -160,11 +162,15 @@ class Sample(PathSearch):
     def width(self):
         return self.n
 
-    def _chances(self, batch_size, length):
+    def _chances(self, draws, length):
+        def of_sentence(draw):
+            return tf.random.stateless_uniform([length, self.n], seed=[self.seed, draw])
+
         # Time first: the chances of early tokens do not depend on how long the longest may be.
-        shape = [length, batch_size, self.n]
-        drawn = tf.random.stateless_uniform(shape, seed=[self.seed, 0])
-        return tf.transpose(drawn, [1, 2, 0])
+        drawn = tf.map_fn(of_sentence, draws, fn_output_signature=tf.float32)
+        # Of no sentences the shape would be lost.
+        drawn = tf.reshape(drawn, [tf.shape(draws)[0], length, self.n])
+        return tf.transpose(drawn, [0, 2, 1])
 
     def _choose(self, scores, chances):
         best = tf.reduce_max(scores, axis=1, keepdims=True)

@@ -25,7 +25,8 @@ class Search(abc.ABC):
             sentence's limit is its own: what stands beside it in the batch changes nothing.
         prefixes: int32 (batch, any), tokens that each translation begins with, padding after
             them. They count like all others. None: none.
-
+        draws: int32 (batch,), what tells the samples of one sentence from those of another, if
+            the search samples. None: the places in the batch.
         length: scalar, not below any limit. Where it is given all shapes are known before the
             first step, as XLA needs them, and the result is as wide as this. None: shapes follow
             the search, which puts finished sentences aside, and are no larger than they have to be.
@@ -48,11 +49,11 @@ class Search(abc.ABC):
         """Hypotheses of each sentence in work at a time."""
 
     @abc.abstractmethod
-    def _start(self, limits, prefixes, length, source) -> Any:
+    def _start(self, limits, prefixes, draws, length, source) -> Any:
         """The search's own variables before the first step, a nest of tensors (batch, ...).
 
         Args:
-            limits, prefixes, length: of the call.
+            limits, prefixes, draws, length: of the call.
             source: scalar, positions of the source.
         """
 
@@ -80,20 +81,21 @@ class Search(abc.ABC):
         """What was found."""
 
     def __call__(
-        self, model: Steppable, encoded, limits, prefixes=None, length=None
+        self, model: Steppable, encoded, limits, prefixes=None, draws=None, length=None
     ) -> SearchResult:
         limits = tf.convert_to_tensor(limits, tf.int32)
         batch_size = tf.shape(limits)[0]
         if prefixes is None:
             prefixes = tf.zeros([batch_size, 0], tf.int32)
         prefixes = tf.convert_to_tensor(prefixes, tf.int32)
+        draws = tf.range(batch_size) if draws is None else tf.convert_to_tensor(draws, tf.int32)
         if length is None:
             longest = tf.reduce_max(tf.concat([limits, [0]], axis=0))
             stage = tf.minimum(self.stage, longest)
         else:
             longest = stage = length
         state = model.init_state(encoded, self.width, stage)
-        carry = self._start(limits, prefixes, longest, tf.shape(state.attention)[1])
+        carry = self._start(limits, prefixes, draws, longest, tf.shape(state.attention)[1])
         last = tf.fill([batch_size * self.width], START_ID)
 
         def running(time, carry):

@@ -66,10 +66,24 @@ def test_a_prompt_alone_is_continued_as_among_others(greedy):
 @pytest.mark.parametrize("prompt", PROMPTS)
 def test_what_is_streamed_is_what_is_generated(prompt, greedy, sampling):
     for generator in (greedy, sampling):
-        ((expected, *_),) = generator.generate([prompt])
-        parts = list(generator.stream(prompt))
+        ((expected, *_),) = Generator(generator.graph).generate([prompt])
+        parts = list(Generator(generator.graph).stream(prompt))
         assert "".join(parts) == expected.text
         assert len(parts) > 2 or len(expected.tokens) < 4, "it must not come all at once"
+
+
+def test_equal_prompts_draw_different_texts_in_every_batch_and_call(sampling):
+    prompts = ["one"] * 12
+
+    def texts(found):
+        return [hypotheses[0].text for hypotheses in found]
+
+    together = texts(Generator(sampling.graph).generate(prompts))
+    assert len(set(together)) > 3
+    one_by_one = Generator(sampling.graph, max_batch_tokens=1)
+    assert texts(one_by_one.generate(prompts)) == together
+    calls = Generator(sampling.graph)
+    assert texts(calls.generate(prompts[:5])) + texts(calls.generate(prompts[5:])) == together
 
 
 def test_scores_are_those_of_the_search_and_make_the_perplexity(greedy, sampling):

@@ -63,7 +63,9 @@ def texts_of(*lengths, seed=0):
     return [" ".join(random.choice(WORDS, length)) for length in lengths]
 
 
-@pytest.mark.parametrize("search", [Greedy(), Beam(n_best=4, length_penalty=0.6)], ids=str)
+@pytest.mark.parametrize(
+    "search", [Greedy(), Beam(n_best=4, length_penalty=0.6), Sample(n=2, seed=5)], ids=str
+)
 def test_a_sentence_alone_translates_as_in_any_batch(search, build):
     """1 to 60 tokens: together, alone, backwards and shuffled."""
     # What does not end takes as many steps as its limit; these are four stages of the search.

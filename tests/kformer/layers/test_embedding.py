@@ -110,6 +110,17 @@ def test_positions_past_the_learned_table_are_an_error_in_a_graph_too():
         embed(tf.ones([2, 6], tf.int32))
 
 
+@pytest.mark.parametrize("scale", [True, False])
+def test_learned_positions_start_as_wide_beside_the_embeddings_as_sinusoids(scale):
+    d_model = 64
+    learned = PositionalEmbedding(5, d_model, "learned", max_length=500, scale=scale)
+    learned.build()
+    sinusoids = np.std(sinusoidal_positions(np.arange(500)[np.newaxis], d_model))
+    beside = np.std(learned.embedding) * (d_model**0.5 if scale else 1)
+    # Scaled embeddings have a spread of one, to which sinusoids are added.
+    assert np.std(learned.position_table) / beside == pytest.approx(sinusoids, rel=0.1)
+
+
 @pytest.mark.parametrize("embedding_dim", [None, 200])
 def test_embedding_starts_with_a_variance_of_one_after_scaling(embedding_dim):
     layer = PositionalEmbedding(500, 64, "none", embedding_dim=embedding_dim)

@@ -80,7 +80,7 @@ def test_what_is_given_token_by_token_is_what_the_search_finds(search):
     for rows, prefixes in ((slice(3, 4), [[5, 6]]), (slice(10, 14), [[0], [7], [0], [0]])):
         encoded, limits = model.encode(TEXTS[rows]), LIMITS[rows]
         expected = search(model, encoded, limits, prefixes).tokens.numpy()
-        steps = [step.numpy() for step in stream(encoded, limits, prefixes)]
+        steps = [step.numpy() for step in stream(encoded, limits, prefixes, range(len(limits)))]
         actual = np.stack(steps, axis=2)
         # A search sorts what it found.
         sort = lambda found: [sorted(map(tuple, of_text)) for of_text in found.tolist()]  # noqa: E731
@@ -173,7 +173,7 @@ def test_constraints_are_honoured_and_scores_stay_the_models(
             new = ngrams(tokens, n)[max(0, len(start) - n + 1) :] if n else []
             assert all(ngrams(tokens, n).count(ngram) == 1 for ngram in new)
             # Only where nothing else is left may it end early.
-            if tokens[-1] == END_ID and len(tokens) <= constraints.min_length:
+            if tokens[-1] == END_ID and len(rest) <= constraints.min_length:
                 assert (
                     n or len({*range(4, model.vocab_size)} - {*constraints.forbidden_tokens}) == 0
                 )

@@ -104,6 +104,21 @@ def test_what_is_drawn_does_not_depend_on_the_limits_of_others():
     np.testing.assert_array_equal(short[0], long[0, :, :6])
 
 
+def test_what_is_drawn_hangs_on_the_number_of_a_sentence_not_on_its_batch():
+    model = HashModel(end=-9.0, sharpness=1.0)
+    texts, draws = np.full(30, 7), np.arange(100, 130)
+
+    def draw(rows):
+        limits = [9] * len(rows)
+        result = Sample(n=2, seed=3)(model, model.encode(texts[rows]), limits, draws=draws[rows])
+        return np.pad(result.tokens, [(0, 0), (0, 0), (0, 9 - result.tokens.shape[2])])
+
+    together = draw(np.arange(30))
+    assert len(np.unique(together.reshape(60, 9), axis=0)) > 55
+    for rows in (np.arange(29, 4, -3), np.array([11])):
+        np.testing.assert_array_equal(draw(rows), together[rows])
+
+
 def test_a_low_temperature_is_greedy_and_a_single_token_is_always_drawn():
     model = HashModel(sharpness=3.0)
     texts = np.arange(30)
