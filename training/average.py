@@ -14,6 +14,7 @@ from kformer.errors import InputError
 from kformer.quiet import import_tensorflow
 
 if TYPE_CHECKING:
+    from kformer.models.base import SequenceModel
     from training.checkpoints import Checkpoint
 
 
@@ -41,20 +42,33 @@ def main(arguments: list[str] | None = None) -> int:
     return run_command(lambda: _average(options))
 
 
-def mean_weights(checkpoints: Sequence["Checkpoint"]) -> list[np.ndarray]:
-    """The means of the model's weights, in float64, given back in the dtype they had.
-
-    Raises:
-        InputError: the checkpoints are of different models.
-    """
-    groups = [checkpoint.variables["model"] for checkpoint in checkpoints]
-    for checkpoint, arrays in zip(checkpoints, groups, strict=True):
-        if [array.shape for array in arrays] != [array.shape for array in groups[0]]:
-            raise InputError(f"{checkpoint.path}: is of another model than {checkpoints[0].path}")
+def mean_weights(models: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray]:
+    """The means of the weights of several models, in float64, given back in the dtype they had."""
     return [
         np.mean(arrays, axis=0, dtype=np.float64).astype(arrays[0].dtype)
-        for arrays in zip(*groups, strict=True)
+        for arrays in zip(*models, strict=True)
     ]
+
+
+def weights_of(checkpoint: "Checkpoint", model: "SequenceModel") -> list[np.ndarray]:
+    """The weights that a checkpoint would have been validated with.
+
+    Args:
+        checkpoint: as training saved it.
+        model: one like it, compiled if its optimizer averages weights: then these averages are
+            taken. Is left with these weights.
+
+    Raises:
+        InputError: the checkpoint is of another model.
+    """
+    from training.callbacks.averages import exchange
+    from training.checkpoints import assign
+
+    assign(model.weights, checkpoint.variables["model"], checkpoint.path)
+    if model.compiled:
+        assign(model.optimizer.variables, checkpoint.variables["optimizer"], checkpoint.path)
+        exchange(model)
+    return model.get_weights()
 
 
 def _average(options: argparse.Namespace) -> int:
@@ -75,8 +89,10 @@ def _average(options: argparse.Namespace) -> int:
 
     run = RunFolder.open(options.run)
     checkpoints = [read_checkpoint(path) for path in _chosen(run.checkpoints, options)]
+    config = load_config(run.config)
+    trained = run.load_model(compile=config.train.ema is not None)
     model = run.load_model()
-    model.set_weights(mean_weights(checkpoints))
+    model.set_weights(mean_weights([weights_of(checkpoint, trained) for checkpoint in checkpoints]))
     with making_folder(folder, options.overwrite) as made:
         new = RunFolder(made)
         shutil.copytree(run.tokenizer, new.tokenizer)
@@ -85,12 +101,11 @@ def _average(options: argparse.Namespace) -> int:
         new.save_model(model, new.best_model)
     updates = [f"{checkpoint.state['update']:,}" for checkpoint in checkpoints]
     print(f"{folder}: mean of the weights after {', '.join(updates)} updates")
-    scoring = load_config(run.config).scoring
     for name, scored in ((options.run, run), (options.out, RunFolder(folder))):
         if scored.of_lines:
             print(f"validation {score_lines(scored, 'valid')}: {name}")
             continue
-        _, scores = score_run(scored, scoring, str(run.text("valid")))
+        _, scores = score_run(scored, config.scoring, str(run.text("valid")))
         print(f"validation BLEU {scores.bleu:.2f}, chrF {scores.chrf:.2f}: {name}")
     return 0
 

@@ -1,12 +1,15 @@
+import shutil
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from kformer.losses import MaskedCrossEntropy
+from kformer.optimizers import Adam
 from kformer.run_folder import RunFolder
 from kformer.text import WordTokenizer
 from training.average import main, mean_weights
-from training.checkpoints import Checkpoint, save_checkpoint
+from training.checkpoints import all_checkpoints, save_checkpoint
 
 
 @pytest.fixture
@@ -28,8 +31,7 @@ def run(tmp_path, save_run):
 def test_the_mean_is_that_of_numpy():
     rng = np.random.default_rng(2)
     arrays = [[rng.normal(size=s).astype("float32") for s in ((2, 3), (4,))] for _ in range(3)]
-    checkpoints = [Checkpoint(None, {"model": own}, {}) for own in arrays]
-    for i, mean in enumerate(mean_weights(checkpoints)):
+    for i, mean in enumerate(mean_weights(arrays)):
         assert mean.dtype == np.float32
         np.testing.assert_allclose(mean, np.mean([own[i] for own in arrays], axis=0), rtol=1e-6)
 
@@ -46,6 +48,24 @@ def test_the_new_run_has_the_mean_of_its_checkpoints(run, tmp_path, capsys, opti
         np.testing.assert_allclose(mean, factor * own, rtol=1e-6)
     out = capsys.readouterr().out
     assert out.count("validation BLEU") == 2 and "updates" in out
+
+
+def test_of_a_run_with_averages_the_averages_are_averaged(run, tmp_path):
+    model = run.load_model()
+    model.compile(Adam(0.01, average_decay=0.9), MaskedCrossEntropy())
+    model.optimizer.build(model.trainable_weights)
+    run.save_model(model, run.best_model)
+    run.config.write_text("train:\n  ema: 0.9\n")
+    for number in (1, 2):
+        model.optimizer.iterations.assign(number)
+        for average in model.optimizer.averages:
+            average.assign(np.full(average.shape, number))
+        groups = {"model": model.weights, "optimizer": model.optimizer.variables}
+        save_checkpoint(run.checkpoints, number, groups, {"update": number, "score": None})
+    shutil.rmtree(all_checkpoints(run.checkpoints)[-1])
+    assert main([str(run.path), "--out", str(tmp_path / "mean")]) == 0
+    for weight in RunFolder(tmp_path / "mean").load_model().get_weights():
+        np.testing.assert_array_equal(weight, 1.5)
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,9 @@ class Saved:
     def __init__(self):
         self.version = 0
         self.optimizer = SimpleNamespace(
-            variables=[], iterations=SimpleNamespace(numpy=lambda: np.int64(self.version))
+            variables=[],
+            averages=[],
+            iterations=SimpleNamespace(numpy=lambda: np.int64(self.version)),
         )
 
     def save(self, path):
@@ -186,6 +188,19 @@ def test_averages_take_the_place_of_the_weights_in_validation_only():
         np.testing.assert_array_equal(weight, value)
     for average in model.optimizer.averages:
         np.testing.assert_array_equal(average, 0.25)
+
+
+def test_a_run_that_stops_before_its_first_validation_leaves_the_averages_as_its_model(run):
+    model, _ = make_model(average_decay=0.9)
+    model.optimizer.iterations.assign(3)
+    for average in model.optimizer.averages:
+        average.assign(np.full(average.shape, 0.25))
+    before = model.get_weights()
+    best_of(run, model).save_if_none()
+    for weight in run.load_model().get_weights():
+        np.testing.assert_array_equal(weight, 0.25)
+    for weight, value in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(weight, value)
 
 
 def change_all(model, metrics, by):

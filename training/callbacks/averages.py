@@ -1,5 +1,8 @@
 """Averages of the weights in place of the weights."""
 
+import contextlib
+from collections.abc import Iterator
+
 import keras
 
 
@@ -9,16 +12,28 @@ class Averages(keras.callbacks.Callback):
     weights."""
 
     def on_test_begin(self, logs=None):
-        self._exchange()
+        exchange(self.model)
 
     def on_epoch_end(self, epoch, logs=None):
-        self._exchange()
+        exchange(self.model)
 
-    def _exchange(self) -> None:
-        optimizer = self.model.optimizer
-        if not int(optimizer.iterations.numpy()):
-            return  # Nothing was averaged yet.
-        for weight, average in zip(self.model.trainable_weights, optimizer.averages, strict=True):
-            value = weight.numpy()
-            weight.assign(average.numpy())
-            average.assign(value)
+
+@contextlib.contextmanager
+def averaged(model: keras.Model) -> Iterator[None]:
+    """The model has the averages of its weights in a `with` statement, if there are any."""
+    exchange(model)
+    try:
+        yield
+    finally:
+        exchange(model)
+
+
+def exchange(model: keras.Model) -> None:
+    """Exchanges the trained weights and their averages, if there are any."""
+    optimizer = model.optimizer
+    if not optimizer.averages or not int(optimizer.iterations.numpy()):
+        return  # Nothing was averaged yet.
+    for weight, average in zip(model.trainable_weights, optimizer.averages, strict=True):
+        value = weight.numpy()
+        weight.assign(average.numpy())
+        average.assign(value)

@@ -6,6 +6,7 @@ from typing import Any
 import keras
 
 from kformer.run_folder import RunFolder
+from training.callbacks.averages import averaged
 
 
 class Best(keras.callbacks.Callback):
@@ -41,7 +42,8 @@ class Best(keras.callbacks.Callback):
     def save_if_none(self) -> None:
         """Without a validation so far, the model as it is can be used."""
         if not self.run.best_model.exists():
-            self.run.save_model(self.model, self.run.best_model)
+            with averaged(self.model):
+                self.run.save_model(self.model, self.run.best_model)
 
     def state(self) -> dict[str, Any]:
         return {
