@@ -107,7 +107,9 @@ class TranslationGraph(tf.Module):
         of_side = positions // 2 if model.one_sequence else positions
         # The end token takes a position.
         self.max_source_tokens = min(max_source_tokens, of_side - 1)
-        self.max_scored_tokens = min(of_side - 1, MOST_SCORED)
+        self.max_scored_tokens = min(positions - 1, MOST_SCORED)
+        # Of a given pair it is known what each side takes of the positions.
+        self.max_pair_tokens = positions - 2 if model.one_sequence else _NO_LIMIT
         # Of one sequence, a source as long as is read takes its share.
         taken = self.max_source_tokens + 1 if model.one_sequence else 0
         self.max_prefix_tokens = min(self.max_target_tokens, positions - taken)
@@ -291,6 +293,7 @@ class TranslationGraph(tf.Module):
             "max_target_tokens",
             "max_prefix_tokens",
             "max_scored_tokens",
+            "max_pair_tokens",
         )
         return {name: getattr(self, name) for name in names}
 

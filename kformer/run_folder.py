@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import secrets
 import zipfile
 from pathlib import Path
@@ -61,6 +62,11 @@ class RunFolder:
         """Whether it was trained on lines of one language: its pairs have no source."""
         # What is made of the corpus is not needed to translate, and may have been left behind.
         if not self.tokens_meta.is_file():
+            if re.search(r"^  kind: language_model$", self.config.read_text("utf-8"), re.MULTILINE):
+                raise InputError(
+                    f"{self.tokens_meta}: is missing, and says whether this language model is of "
+                    "lines or of pairs. Copy it from where the run was trained."
+                )
             return False
         try:
             return json.loads(self.tokens_meta.read_text("utf-8")).get("source_tokens") == 0

@@ -56,6 +56,7 @@ class SavedGraph:
             self.max_target_tokens = int(self.limits["max_target_tokens"])
             self.max_prefix_tokens = int(self.limits["max_prefix_tokens"])
             self.max_scored_tokens = int(self.limits["max_scored_tokens"])
+            self.max_pair_tokens = int(self.limits["max_pair_tokens"])
             self.word_indices = tuple(kind.word_indices for kind in kinds)
         except InputError:
             raise

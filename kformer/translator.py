@@ -297,7 +297,7 @@ class Translator:
         ]
         lengths = self._count_target([text for _, text in pairs])
         # Blank, or cut at the last of learned positions: with an end it would not fit.
-        fitting = (lengths > 0) & (lengths <= self.graph.max_scored_tokens)
+        fitting = (lengths > 0) & self._fit(self._count([text for text, _ in pairs]), lengths)
         chosen = [pair for pair, fits in zip(pairs, fitting, strict=True) if fits]
         alignments = iter(self.align(*zip(*chosen, strict=True)) if chosen else [])
         fits = iter(fitting)
@@ -323,15 +323,23 @@ class Translator:
         sources, targets = checked_strings("sources", sources), checked_strings("targets", targets)
         if len(sources) != len(targets):
             raise InputError(f"{len(sources)} sources for {len(targets)} targets")
-        limit = self.graph.max_scored_tokens
-        lengths = np.maximum(self._count(sources), self._count_target(targets))
-        for index in np.flatnonzero(lengths > limit)[:1]:
-            raise TextTooLongError(
-                "pair",
-                int(index),
-                f"{lengths[index]} tokens on a side, but the model reads {limit}. Split it.",
-            )
+        of_source, of_target = self._count(sources), self._count_target(targets)
+        lengths = np.maximum(of_source, of_target)
+        for index in np.flatnonzero(~self._fit(of_source, of_target))[:1]:
+            if lengths[index] > self.graph.max_scored_tokens:
+                has, limit = f"{lengths[index]} tokens on a side", self.graph.max_scored_tokens
+            else:
+                has = f"{of_source[index] + of_target[index]} tokens on both sides together"
+                limit = self.graph.max_pair_tokens
+            reason = f"{has}, but the model reads {limit}. Split it."
+            raise TextTooLongError("pair", int(index), reason)
         return lengths
+
+    def _fit(self, of_source: np.ndarray, of_target: np.ndarray) -> np.ndarray:
+        """Which pairs can be scored, by the tokens of their sides."""
+        longest, both = np.maximum(of_source, of_target), of_source + of_target
+        fit = longest <= self.graph.max_scored_tokens
+        return fit & (both <= self.graph.max_pair_tokens)
 
     def _check_attention(self) -> None:
         if not self.graph.has_attention:

@@ -14,6 +14,7 @@ import numpy as np
 from kformer.errors import InputError
 from kformer.subwords.pieces import RESERVED_PIECES
 
+_COUNT = re.compile(rb"\d{1,18}")
 _NUMBER = re.compile(rb"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 
 
@@ -23,6 +24,8 @@ class WordVectors(Protocol):
     path: Path
     dimension: int
     """Width of the vectors."""
+    not_utf8: int
+    """Words that the last `read` passed over: a vocabulary is UTF-8, and has none of them."""
 
     def read(self, words: Collection[str]) -> dict[str, np.ndarray]:
         """The vectors, float32 (dimension,), of those of the words that the file has.
@@ -60,23 +63,33 @@ class TextVectors:
 
     def __init__(self, path: Path):
         self.path = path
-        _, line = next(_lines(path), (1, b""))
+        self.not_utf8 = 0
+        lines = _lines(path)
+        number, line = next(lines, (1, b""))
         fields = line.rstrip().split(b" ")
-        self._has_header = len(fields) == 2 and all(field.isdigit() for field in fields)
+        self._has_header = len(fields) == 2 and all(map(_COUNT.fullmatch, fields))
         self.dimension = int(fields[1]) if self._has_header else len(fields) - 1
-        if self.dimension < 1 or not (self._has_header or _NUMBER.fullmatch(fields[-1])):
+        if self._has_header and self.dimension:
+            # Of a binary file only what follows the header tells.
+            number, line = next(lines, (2, b"none 0"))
+            fields = line.rstrip().split(b" ")
+        is_vector = len(fields) > 1 and _NUMBER.fullmatch(fields[-1])
+        if self.dimension < 1 or not is_vector or _decoded(fields[0]) is None:
             raise InputError(
-                f"{path}, line 1: must be a word and its numbers, parted by spaces (word2vec's "
-                f"binary format is not read). Received: {_shown(line)}"
+                f"{path}, line {number}: must be a word in UTF-8 and its numbers, parted by spaces "
+                f"(word2vec's binary format is not read). Received: {_shown(line)}"
             )
 
     def read(self, words: Collection[str]) -> dict[str, np.ndarray]:
         wanted, found, lines = set(words), {}, {}
+        self.not_utf8 = 0
         for number, line in _lines(self.path):
             line = line.rstrip(b" \t")
             if not line or (number == 1 and self._has_header):
                 continue
             word = self._word(number, line)
+            if word is None:
+                self.not_utf8 += 1
             if word not in wanted:
                 continue
             if word in found:
@@ -86,7 +99,7 @@ class TextVectors:
             found[word], lines[word] = self._vector(number, line), number
         return found
 
-    def _word(self, number: int, line: bytes) -> str:
+    def _word(self, number: int, line: bytes) -> str | None:
         spaces = line.count(b" ")
         if spaces == self.dimension:
             word = line[: line.index(b" ")]
@@ -103,7 +116,7 @@ class TextVectors:
                     f"{self.path}, line {number}: must hold a word and {self.dimension} numbers, "
                     f"as line 1 says. Received: {numbers} numbers, {_shown(line)}"
                 )
-        return _text(self.path, number, word)
+        return _decoded(word)
 
     def _vector(self, number: int, line: bytes) -> np.ndarray:
         fields = line.rsplit(b" ", self.dimension)[1:]
@@ -129,7 +142,7 @@ class ArrayVectors:
     """
 
     def __init__(self, path: Path, words: Path):
-        self.path, self.words = path, words
+        self.path, self.words, self.not_utf8 = path, words, 0
         try:
             self._array = np.load(path, mmap_mode="r", allow_pickle=False)
         except OSError as error:
@@ -143,8 +156,11 @@ class ArrayVectors:
 
     def read(self, words: Collection[str]) -> dict[str, np.ndarray]:
         wanted, rows, count = set(words), {}, 0
+        self.not_utf8 = 0
         for count, line in _lines(self.words):
-            word = _text(self.words, count, line)
+            word = _decoded(line)
+            if word is None:
+                self.not_utf8 += 1
             if word not in wanted:
                 continue
             if word in rows:
@@ -174,20 +190,23 @@ class Coverage:
         pieces: number of its pieces, reserved ones not counted.
         exact: how many of them have a vector as they are written.
         lower_cased: how many have one in lower case only.
+        not_utf8: words of the file that are no UTF-8, and so of no piece.
         text: share of the running text's tokens that these are; None if that is not known.
     """
 
     pieces: int
     exact: int
     lower_cased: int
+    not_utf8: int = 0
     text: float | None = None
 
     def __str__(self) -> str:
         found = self.exact + self.lower_cased
         text = "" if self.text is None else f", {self.text:.1%} of the running text"
+        passed = f"; {self.not_utf8:,} words of the file are not UTF-8" if self.not_utf8 else ""
         return (
             f"for {found:,} of {self.pieces:,} pieces ({found / max(self.pieces, 1):.1%}{text}), "
-            f"{self.lower_cased:,} of them by their lower case"
+            f"{self.lower_cased:,} of them by their lower case{passed}"
         )
 
 
@@ -231,7 +250,7 @@ def embedding_matrix(
     if counts is not None:
         share = float(counts[exact + lower_cased].sum() / max(counts.sum(), 1))
     pieces = len(words) - len(RESERVED_PIECES)
-    return matrix, Coverage(pieces, len(exact), len(lower_cased), share)
+    return matrix, Coverage(pieces, len(exact), len(lower_cased), vectors.not_utf8, share)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -248,11 +267,12 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
 
 
-def _text(path: Path, number: int, word: bytes) -> str:
+def _decoded(word: bytes) -> str | None:
+    """A word as text; None if it is not UTF-8."""
     try:
         return word.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}, line {number}: not UTF-8: {_shown(word)}") from error
+    except UnicodeDecodeError:
+        return None
 
 
 def _shown(line: bytes) -> str:

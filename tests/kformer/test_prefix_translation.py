@@ -33,10 +33,17 @@ def test_learned_positions_hold_whatever_is_translated_and_scored(tokenizer):
     assert (short.parts, full.parts, blank.text) == (1, 1, "") and parts.parts > 1
     for found, before in ((short, 2), (full, 7)):
         assert len(found.hypotheses[0].tokens) <= 14 - before
-    (score,) = translator.score(["one two three four five six"], ["six five four three two one"])
-    assert len(score.tokens) == 7
-    with pytest.raises(TextTooLongError, match="7 tokens on a side, but the model reads 6"):
-        translator.score(["one"], ["one two three four five six seven"])
+    # Of a given pair either side may be the longer one.
+    for source, target in ((6, 6), (1, 11), (11, 1)):
+        pair = [" ".join(WORDS[:1] * source)], [" ".join(WORDS[1:2] * target)]
+        (score,) = translator.score(*pair)
+        assert len(score.tokens) == target + 1
+        assert translator.align(*pair)[0].weights.shape == (target + 1, source + 1)
+    long = " ".join(WORDS[:1] * 12)
+    with pytest.raises(TextTooLongError, match="13 tokens on both sides .* model reads 12"):
+        translator.score(["one"], [long])
+    with pytest.raises(TextTooLongError, match="pair 2: 14 tokens on a side, .* reads 13"):
+        translator.align(["one", f"{long} one one"], ["one", "one"])
 
 
 def test_a_score_is_that_of_the_whole_sequence_read_at_once(tokenizer):

@@ -171,6 +171,15 @@ def test_the_side_whose_vocabulary_does_not_fit_is_named(run):
     assert "target vocabulary" in text and "source" not in text
 
 
+def test_what_a_language_model_is_of_is_not_guessed(tmp_path):
+    run = RunFolder(tmp_path)
+    run.config.write_text("model:\n  kind: transformer\n")
+    assert not run.of_lines
+    run.config.write_text("model:\n  kind: language_model\n")
+    with pytest.raises(InputError, match="tokens.json: is missing, and says whether"):
+        run.refuse_lines()
+
+
 def test_a_damaged_account_of_the_tokens_is_named(tmp_path):
     run = RunFolder(tmp_path)
     run.data.mkdir()

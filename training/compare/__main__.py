@@ -9,7 +9,7 @@ from kformer.command_line import run_command
 from kformer.errors import InputError
 from kformer.quiet import import_tensorflow
 from kformer.search_options import make_search
-from training.compare.experiment import Experiment, read_experiment
+from training.compare.experiment import Experiment, Variant, read_experiment
 from training.compare.files import EXPERIMENTS, experiment_file
 
 
@@ -60,6 +60,7 @@ def _compare(options: argparse.Namespace) -> int:
             raise InputError(f"{folder}: there is nothing to report yet")
     else:
         _check_searches(experiment)
+        _check_texts(experiment, [run.variant for run in runs if not run.is_finished])
         with locked(folder) as lock:
             failed = work(runs, lock)
     if len(failed) < len(runs):
@@ -81,6 +82,27 @@ def _check_searches(experiment: Experiment) -> None:
                 make_search(search.parsed)
             except ValueError as error:
                 raise InputError(f"{experiment.file}: searches: {name}: {error}") from error
+
+
+def _check_texts(experiment: Experiment, variants: Sequence[Variant]) -> None:
+    """Refuses text that is not there or has no translations, before variants are trained on it.
+
+    Raises:
+        InputError: naming it and the variant.
+    """
+    from training.data.corpus import find_sources
+
+    for variant in variants:
+        where = f"{experiment.file}: variants: {variant.name}"
+        try:
+            sources = find_sources(variant.config.data, lines_too=True)
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from error
+        if sources.of_lines:
+            raise InputError(
+                f"{where}: {sources.train[0].parts[0].name} is lines of one language; an "
+                "experiment compares translations, so data.train must be pairs"
+            )
 
 
 def _given(words: Sequence[str]) -> dict[str, str]:

@@ -55,11 +55,11 @@ def test_the_words_asked_for_are_read(content, compressed, write):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "line 1: must be a word and its numbers"),
-        (b"word\n", "line 1: must be a word and its numbers"),
-        (b"a\t1\t2\n", "line 1: must be a word and its numbers"),
-        (b"a few words\n", "line 1: must be a word and its numbers"),
-        (b"3 0\na\n", "line 1: must be a word and its numbers"),
+        (b"", "line 1: must be a word in UTF-8 and its numbers"),
+        (b"word\n", "line 1: must be a word in UTF-8 and its numbers"),
+        (b"a\t1\t2\n", "line 1: must be a word in UTF-8 and its numbers"),
+        (b"a few words\n", "line 1: must be a word in UTF-8 and its numbers"),
+        (b"3 0\na\n", "line 1: must be a word in UTF-8 and its numbers"),
         (b"a 1 2\nb 1\n", "line 2: must hold a word and 2 numbers.*Received: 1 numbers, 'b 1'"),
         (b"a 1 2\nb 1 2 3\n", "line 2: must hold a word and 2 numbers.*Received: 3 numbers"),
         (b"1 2\na 1 2\nb 1\n", "line 3: must hold a word and 2 numbers"),
@@ -68,13 +68,24 @@ def test_the_words_asked_for_are_read(content, compressed, write):
         (b"a 1 2\nb 1 nan\n", "line 2: holds a number that is not finite"),
         (b"a 1 2\nb 1 1e39\n", "line 2: holds a number that is not finite"),
         (b"a 1 2\nb 1 2\nc 0 0\na 3 4\n", "line 4: repeats 'a' of line 1"),
-        (b"a 1 2\ncaf\xe9 1 2\n", "line 2: not UTF-8"),
-        (b"\x1f\x8b\x08 1 2\n", "line 1: not UTF-8"),
+        (b"\x1f\x8b\x08 1 2\n", "line 1: must be a word in UTF-8 and its numbers"),
+        (b"9" * 5000 + b" 2\na 1 2\n", "line 2: must hold a word and 1 numbers"),
+        (b"2 3\na " + np.ones(3, "f4").tobytes(), "line 2: .* binary format is not read"),
     ],
 )
 def test_a_malformed_file_is_named_with_its_line(content, message, write):
     with pytest.raises(InputError, match=f"vectors.txt, {message}"):
         open_vectors(write(content)).read(["a", "b", "word"])
+
+
+def test_words_that_are_not_utf8_are_passed_over_and_told(write, pair):
+    latin = [b"a", "caf\xe9".encode("latin-1"), "na\xefve".encode("latin-1"), b"b"]
+    text = open_vectors(write(b"\n".join(word + b" 1 2" for word in latin)))
+    array = open_vectors(pair(np.ones([4, 2]), b"\n".join(latin)))
+    for vectors in (text, array):
+        _, coverage = embedding_matrix([None, None, None, None, "a", "b", "caf\xe9"], vectors)
+        assert str(coverage).endswith("; 2 words of the file are not UTF-8")
+        assert (coverage.exact, coverage.pieces) == (2, 3)
 
 
 def test_only_words_asked_for_are_checked_for_repetition(write):
@@ -174,7 +185,6 @@ def test_an_array_and_its_words_are_read(dtype, pair):
         (np.zeros([3, 2], int), b"a\nb\nc\n", "v.npy: must be an array of floats"),
         (np.zeros([3, 2]), b"a\nb\n", "w.txt: must hold a line for each of the 3 rows.* 2 lines"),
         (np.zeros([3, 2]), b"a\nb\na\n", "w.txt, line 3: repeats 'a' of line 1"),
-        (np.zeros([3, 2]), b"a\nb\xff\nc\n", "w.txt, line 2: not UTF-8"),
         (np.full([3, 2], np.nan), b"a\nb\nc\n", "v.npy, row 1: holds a number that is not finite"),
     ],
 )

@@ -68,12 +68,18 @@ def test_what_has_changed_is_overwritten_only_if_asked(file, commands, capfd):
         (["widths.yaml", "--set", "train.updates"], "--set must be KEY=VALUE"),
         (["widths.yaml", "--set", "train.updates=x"], "wide: train.updates: Expected a int"),
         (["drawn.yaml"], "drawn.yaml: searches: drawn: `temperature` must be"),
+        (["lines.yaml"], "lines.yaml: variants: lines: some.txt is lines of one language; an exp"),
+        (["widths.yaml", "--set=data.train=no.tsv"], "variants: wide: no.tsv: no such file"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_trained(file, commands, capfd, arguments, message):
     (file.parent / "drawn.yaml").write_text(
         "{base: tiny, searches: {drawn: {sample: true, temperature: 0}}}"
     )
+    (file.parent / "lines.yaml").write_text(
+        "variants: {pairs: {}, lines: {model.kind: language_model, data.train: some.txt}}"
+    )
+    (file.parent / "some.txt").write_text("a line\n")
     assert main(arguments) == 2
     errors = re.findall(r"^error: (.*)$", capfd.readouterr().err, re.MULTILINE)
     assert len(errors) == 1 and message in errors[0]
