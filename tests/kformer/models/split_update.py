@@ -1,7 +1,7 @@
 """Five updates and an evaluation of a small model, on however many devices; run by the tests.
 
-Arguments: a kind (one, accumulated, mirrored or workers), into how many parts, and a file for what
-came out of it.
+Arguments: a model, a kind (one, accumulated, mirrored or workers), into how many parts, and a file
+for what came out of it.
 """
 
 import sys
@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-KIND, PARTS, FILE = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+MODEL, KIND, PARTS, FILE = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
 if KIND == "mirrored":
     tf.config.set_logical_device_configuration(
         tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * PARTS
@@ -18,7 +18,7 @@ if KIND == "mirrored":
 
 from kformer.losses import MaskedCrossEntropy  # noqa: E402
 from kformer.metrics import Perplexity, TokenAccuracy  # noqa: E402
-from kformer.models import Transformer  # noqa: E402
+from kformer.models import LanguageModel, Recurrent, Transformer  # noqa: E402
 from kformer.optimizers import Adam  # noqa: E402
 from training.devices import Devices  # noqa: E402
 
@@ -61,11 +61,19 @@ class Norms(keras.callbacks.Callback):
         self.values.append(float(self.model.optimizer.gradient_norm.numpy()))
 
 
+SIZES = {"d_model": 16, "num_decoder_layers": 1, "dropout": 0.0, "dtype": "float32"}
+MODELS = {
+    "transformer": lambda: Transformer(30, 30, num_heads=2, d_ff=24, num_encoder_layers=1, **SIZES),
+    "recurrent": lambda: Recurrent(
+        30, 30, num_encoder_layers=1, bidirectional=True, attention="additive", **SIZES
+    ),
+    "language_model": lambda: LanguageModel(
+        30, num_heads=2, d_ff=24, positions="learned", max_length=20, **SIZES
+    ),
+}
+
 with devices.strategy.scope():
-    model = Transformer(
-        30, 30, d_model=16, num_heads=2, d_ff=24, num_encoder_layers=1, num_decoder_layers=1,
-        dropout=0.0, dtype="float32",
-    )  # fmt: skip
+    model = MODELS[MODEL]()
     # An epsilon that does not blow up gradients which are rounding errors.
     optimizer = Adam(0.05, epsilon=1e-2, global_clipnorm=0.5, weight_decay=0.1, average_decay=0.9)
     model.compile(optimizer, MaskedCrossEntropy(0.1), metrics=[TokenAccuracy(), Perplexity()])
