@@ -120,7 +120,7 @@ def describe(run: RunFolder, graph: TranslationGraph, precision: str) -> dict[st
         "of_lines": run.of_lines,
         "width": graph.width,
         "n_best": getattr(graph.search, "n_best", graph.width),
-        "limits": graph.limits,
+        "limits": dataclasses.asdict(graph.limits),
         "precision": precision,
         "tokenizers": [type(tokenizer).__name__ for tokenizer in graph.tokenizers],
         "corpus_fingerprint": meta["fingerprint"],

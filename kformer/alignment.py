@@ -6,8 +6,45 @@ from typing import Self
 
 import numpy as np
 
+from kformer.errors import InputError
+
 NO_WORD = -1
 """The word of the end token."""
+
+NO_ATTENTION = "the model has no attention"
+"""What is said to whoever asks for it."""
+
+
+@dataclass(frozen=True)
+class AttentionFrom:
+    """Which attention alignments are read from: that of the decoder to the source.
+
+    Args:
+        layer: of the decoder, from 0, or back from -1, the last.
+        heads: which to average over, from 0. None: all.
+    """
+
+    layer: int = -1
+    heads: tuple[int, ...] | None = None
+
+    def check(self, layers: int, heads: int) -> None:
+        """Refuses what a model of so many layers and heads does not have.
+
+        Raises:
+            InputError: naming it.
+        """
+        if not layers:
+            if self != AttentionFrom():
+                raise InputError(NO_ATTENTION)
+            return
+        if not -layers <= self.layer < layers:
+            raise InputError(
+                f"the model has {layers} decoder layers, counted from 0 or back from -1. "
+                f"Received: layer {self.layer}"
+            )
+        for head in self.heads or ():
+            if not 0 <= head < heads:
+                raise InputError(f"the model has {heads} heads, from 0. Received: head {head}")
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ import tensorflow as tf
 
 from kformer.batching import batches_of_like_length, checked_strings, strings_tensor
 from kformer.errors import InputError
-from kformer.graph import MOST_SCORED, Source, TranslationGraph
+from kformer.graph import Source, TranslationGraph
 from kformer.ids import END_ID
+from kformer.limits import Limits
 from kformer.models.base import SequenceModel
 from kformer.run_folder import RunFolder
 from kformer.search import Sample, Search
@@ -48,10 +49,8 @@ class GenerationGraph(TranslationGraph):
         if not 1 <= max_length <= _LONGEST:
             raise InputError(f"max_length must be from 1 to {_LONGEST:,}. Received: {max_length}")
         self.max_length = max_length
-        # Of learned positions the end of the empty source takes one, that of a text another.
-        self.max_target_tokens -= 1
-        self.max_prefix_tokens = self.max_target_tokens
-        self.max_scored_tokens = min(self.max_target_tokens - 1, MOST_SCORED)
+        # Sources are empty, so what follows does not depend on them.
+        self.limits = Limits.of_model(model, 0, max_length, max_source_tokens=0)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])
     def translate_nbest(self, text):
@@ -84,7 +83,7 @@ class GenerationGraph(TranslationGraph):
     def _read(self, text):
         ends = tf.fill([tf.size(text), 1], END_ID)
         no = tf.fill([tf.size(text)], False)
-        return Source(ends, cut=no, blank=no), tf.fill([tf.size(text)], self.max_length)
+        return Source(ends, cut=no, blank=no)
 
 
 class Generator:
@@ -202,7 +201,7 @@ class Generator:
 
     def _lengths(self, prompts: Sequence[str]) -> np.ndarray:
         """Tokens of each prompt, if all fit the model."""
-        lengths, limit = self.count_tokens(prompts), self.graph.max_target_tokens
+        lengths, limit = self.count_tokens(prompts), self.graph.limits.max_prefix_tokens
         for index in np.flatnonzero(lengths > limit)[:1]:
             reason = f"{lengths[index]} tokens, but the model has room for {limit}"
             raise TextTooLongError("prompt", int(index), reason)

@@ -1,12 +1,13 @@
 """Translation as one graph: string tensors in, string tensors out, nothing of Python between."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import tensorflow as tf
 
+from kformer.alignment import NO_ATTENTION, AttentionFrom
 from kformer.errors import InputError
 from kformer.ids import END_ID, PAD_ID, START_ID
+from kformer.limits import Limits
 from kformer.losses import token_cross_entropy
 from kformer.models.base import SequenceModel
 from kformer.search import Greedy, Search
@@ -18,12 +19,6 @@ _TEXT, _PREFIX, _SOURCE, _TARGET = (
 )
 
 
-NO_ATTENTION = "the model has no attention"
-"""What is said to whoever asks for it."""
-
-_NO_LIMIT = 2**30
-# Attention of a pair grows with the square of its length.
-MOST_SCORED = 4096
 # Widths of sources that XLA compiles for are multiples of this.
 _XLA_WIDTHS = 32
 
@@ -34,19 +29,6 @@ class Source(NamedTuple):
     ids: tf.Tensor  # int32 (batch, width), with the end token
     cut: tf.Tensor  # bool (batch,), True where a text was longer
     blank: tf.Tensor  # bool (batch,), True where there is nothing to translate
-
-
-@dataclass(frozen=True)
-class AttentionFrom:
-    """Which attention alignments are read from: that of the decoder to the source.
-
-    Args:
-        layer: of the decoder, from 0, or back from -1, the last.
-        heads: which to average over, from 0. None: all.
-    """
-
-    layer: int = -1
-    heads: tuple[int, ...] | None = None
 
 
 class TranslationGraph(tf.Module):
@@ -86,35 +68,19 @@ class TranslationGraph(tf.Module):
         attention: AttentionFrom | None = None,
     ):
         super().__init__()
-        for name, value in (("length_factor", length_factor), ("length_margin", length_margin)):
-            if not 0 <= value < _NO_LIMIT:
-                raise InputError(f"{name} must not be negative, nor huge. Received: {value}")
         # A character may be five pieces: a space and four bytes.
-        for name, value, least in (
-            ("max_length", max_length, 1),
-            ("max_source_tokens", max_source_tokens, 5),
-        ):
-            if value is not None and value < least:
-                raise InputError(f"{name} must be at least {least}. Received: {value}")
+        if max_source_tokens < 5:
+            raise InputError(f"max_source_tokens must be at least 5. Received: {max_source_tokens}")
         self.model = model
         self.tokenizers = tokenizers
         self.search = search or Greedy()
-        self.length_factor = length_factor
-        self.length_margin = length_margin
-        self._positions = positions = model.max_positions or _NO_LIMIT
-        self.max_target_tokens = min(max_length or _NO_LIMIT, positions)
-        # Where both share the positions, half of them is sure to be there for a side.
-        of_side = positions // 2 if model.one_sequence else positions
-        # The end token takes a position.
-        self.max_source_tokens = min(max_source_tokens, of_side - 1)
-        self.max_scored_tokens = min(positions - 1, MOST_SCORED)
-        # Of a given pair it is known what each side takes of the positions.
-        self.max_pair_tokens = positions - 2 if model.one_sequence else _NO_LIMIT
-        # Of one sequence, a source as long as is read takes its share.
-        taken = self.max_source_tokens + 1 if model.one_sequence else 0
-        self.max_prefix_tokens = min(self.max_target_tokens, positions - taken)
+        self.limits = Limits.of_model(
+            model, length_factor, length_margin, max_source_tokens, max_length
+        )
         self.attention_from = attention or AttentionFrom()
-        _check_attention(model, self.attention_from, self.search)
+        self.attention_from.check(*model.attention_shape)
+        if not self.has_attention and getattr(self.search, "coverage_penalty", 0):
+            raise InputError(NO_ATTENTION)
         self._source_pieces = tf.constant(tokenizers.source.pieces())
         self._target_pieces = (
             self._source_pieces if tokenizers.joint else tf.constant(tokenizers.target.pieces())
@@ -183,8 +149,8 @@ class TranslationGraph(tf.Module):
         Compiled anew for each size of batch and each width of source, which is rounded up so that
         they are few. A server must be started for it: `--xla_cpu_compilation_enabled`.
         """
-        source, limits = self._read(text)
-        limits = self._bounded(limits, source)
+        source = self._read(text)
+        limits = self._limits(source)
         width = tf.shape(source.ids)[1]
         more = -width % _XLA_WIDTHS
         ids = tf.pad(source.ids, [[0, 0], [0, more]])
@@ -200,8 +166,8 @@ class TranslationGraph(tf.Module):
     def _compiled_search(self, source_ids, limits, draws):
         # Of the shape, not of the limits: XLA has to know it.
         width = tf.cast(tf.shape(source_ids)[1], tf.float32)
-        length = tf.cast(self.length_factor * width, tf.int32) + self.length_margin
-        length = tf.minimum(length, self.max_target_tokens)
+        length = tf.cast(self.limits.length_factor * width, tf.int32) + self.limits.length_margin
+        length = tf.minimum(length, self.limits.max_target_tokens)
         encoded = self.model.encode(source_ids)
         result = self.search(self.model, encoded, limits, draws=draws, length=length)
         return result.tokens, result.score[:, 0], result.ended[:, 0]
@@ -284,20 +250,6 @@ class TranslationGraph(tf.Module):
         return self.search.width
 
     @property
-    def limits(self) -> dict[str, float]:
-        """All limits of length, by name."""
-        names = (
-            "length_factor",
-            "length_margin",
-            "max_source_tokens",
-            "max_target_tokens",
-            "max_prefix_tokens",
-            "max_scored_tokens",
-            "max_pair_tokens",
-        )
-        return {name: getattr(self, name) for name in names}
-
-    @property
     def word_indices(self):
         """For source and target the function from pieces to the indices of their words."""
         return tuple(tokenizer.word_indices for tokenizer in self.tokenizers)
@@ -331,31 +283,19 @@ class TranslationGraph(tf.Module):
         Args:
             text, prefix: as of `complete`.
         """
-        source, limits = self._read(text)
+        source = self._read(text)
         prefix_ids = self.tokenizers.target.tokenize(prefix)
-        limits = self._bounded(limits + _lengths(prefix_ids), source)
-        return source, limits, prefix_ids.to_tensor()
+        return source, self._limits(source, _lengths(prefix_ids)), prefix_ids.to_tensor()
 
-    def _read(self, text):
-        """Texts as the encoder takes them, and the limits of their translations."""
+    def _read(self, text) -> Source:
+        """Texts as the encoder takes them."""
         ids = self.tokenizers.source.tokenize(text)
-        lengths = _lengths(ids)
-        source = Source(
-            _ended(ids[:, : self.max_source_tokens]),
-            cut=lengths > self.max_source_tokens,
-            blank=lengths == 0,
-        )
-        lengths = tf.math.count_nonzero(source.ids, axis=1, dtype=tf.float32)
-        limits = self.length_factor * lengths + float(self.length_margin)
-        # Bounded before it is an integer, which would overflow.
-        return source, tf.cast(tf.minimum(limits, float(_NO_LIMIT)), tf.int32)
+        lengths, most = _lengths(ids), self.limits.max_source_tokens
+        return Source(_ended(ids[:, :most]), cut=lengths > most, blank=lengths == 0)
 
-    def _bounded(self, limits, source: Source):
-        """The limits as far as there is room; of a blank text 0."""
-        limits = tf.minimum(limits, self.max_target_tokens)
-        if self.model.one_sequence:
-            before = tf.math.count_nonzero(source.ids, axis=1, dtype=tf.int32)
-            limits = tf.minimum(limits, self._positions - before)
+    def _limits(self, source: Source, prefix_lengths=0):
+        """Most tokens of each translation; of a blank text 0."""
+        limits = self.limits.of_translations(source.ids, prefix_lengths)
         return tf.where(source.blank, 0, limits)
 
     def _texts(self, tokens):
@@ -368,22 +308,6 @@ class TranslationGraph(tf.Module):
     def _shown(pieces, ids):
         """The pieces of ids, "" for padding."""
         return tf.where(ids == PAD_ID, "", tf.gather(pieces, ids))
-
-
-def _check_attention(model, attention: AttentionFrom, search: Search) -> None:
-    layers, heads = model.attention_shape
-    if not layers:
-        if attention != AttentionFrom() or getattr(search, "coverage_penalty", 0):
-            raise InputError(NO_ATTENTION)
-        return
-    if not -layers <= attention.layer < layers:
-        raise InputError(
-            f"the model has {layers} decoder layers, counted from 0 or back from -1. "
-            f"Received: layer {attention.layer}"
-        )
-    for head in attention.heads or ():
-        if not 0 <= head < heads:
-            raise InputError(f"the model has {heads} heads, from 0. Received: head {head}")
 
 
 def _fingerprints(*texts) -> tf.Tensor:

@@ -47,13 +47,11 @@ def perplexity(generator: Generator, lines: Sequence[str]) -> LineScores:
     Raises:
         InputError: none of them is short enough.
     """
-    fits = generator.count_tokens(lines) <= generator.graph.max_scored_tokens
+    lengths = generator.count_tokens(lines)
+    fits = generator.graph.limits.can_score(np.zeros_like(lengths), lengths)
     scored = [line for line, fit in zip(lines, fits, strict=True) if fit]
     if not scored:
-        raise InputError(
-            f"no line to score: all {len(lines):,} have more than "
-            f"{generator.graph.max_scored_tokens} tokens"
-        )
+        raise InputError(f"no line to score: of {len(lines):,} none is short enough for the model")
     scores = generator.score(scored)
     total = -math.fsum(score.log_probability for score in scores)
     tokens = sum(len(score.tokens) for score in scores)

@@ -9,6 +9,7 @@ import tensorflow_text  # noqa: F401  (registers the operations that a saved gra
 
 from kformer import text
 from kformer.errors import InputError
+from kformer.limits import Limits
 
 DESCRIPTION = "kformer.json"
 """The file beside a SavedModel that says what it is."""
@@ -41,7 +42,7 @@ class SavedGraph:
                 )
             self.width = int(description["width"])
             self.n_best = int(description["n_best"])
-            self.limits = {name: float(value) for name, value in description["limits"].items()}
+            self.limits = Limits(**description["limits"])
             kinds = [getattr(text, name) for name in description["tokenizers"]]
             self._loaded = tf.saved_model.load(path)
             signatures = self._loaded.signatures
@@ -52,11 +53,6 @@ class SavedGraph:
                 self.attention = _positional(signatures["attention"], "source", "target")
             self.count_tokens = _positional(signatures["count_tokens"], "text")
             self.count_target_tokens = _positional(signatures["count_target_tokens"], "text")
-            self.max_source_tokens = int(self.limits["max_source_tokens"])
-            self.max_target_tokens = int(self.limits["max_target_tokens"])
-            self.max_prefix_tokens = int(self.limits["max_prefix_tokens"])
-            self.max_scored_tokens = int(self.limits["max_scored_tokens"])
-            self.max_pair_tokens = int(self.limits["max_pair_tokens"])
             self.word_indices = tuple(kind.word_indices for kind in kinds)
         except InputError:
             raise

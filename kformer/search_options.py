@@ -155,7 +155,8 @@ def make_graph(
     Raises:
         InputError: an option is out of range.
     """
-    from kformer.graph import AttentionFrom, TranslationGraph
+    from kformer.alignment import AttentionFrom
+    from kformer.graph import TranslationGraph
 
     search = make_search(options, tokenizers)
     heads = options.alignment_heads and tuple(options.alignment_heads)

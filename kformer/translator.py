@@ -8,10 +8,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from kformer.alignment import NO_WORD, Alignment, AttentionMaps
+from kformer.alignment import NO_ATTENTION, NO_WORD, Alignment, AttentionMaps
 from kformer.batching import batches_of_like_length, checked_strings, strings_tensor
 from kformer.errors import InputError
-from kformer.graph import NO_ATTENTION, TranslationGraph
+from kformer.graph import TranslationGraph
 from kformer.ids import END_ID
 from kformer.run_folder import RunFolder
 from kformer.saved_graph import SavedGraph
@@ -259,7 +259,7 @@ class Translator:
         """The parts that each text is translated in: its lines, long ones in several."""
         lines = [text.split("\n") for text in texts]
         flat = [line for of_text in lines for line in of_text]
-        limit = self.graph.max_source_tokens
+        limit = self.graph.limits.max_source_tokens
         fitting = iter(self._count(flat) <= limit)
 
         def parts(of_text):
@@ -297,7 +297,8 @@ class Translator:
         ]
         lengths = self._count_target([text for _, text in pairs])
         # Blank, or cut at the last of learned positions: with an end it would not fit.
-        fitting = (lengths > 0) & self._fit(self._count([text for text, _ in pairs]), lengths)
+        of_source = self._count([text for text, _ in pairs])
+        fitting = (lengths > 0) & self.graph.limits.can_score(of_source, lengths)
         chosen = [pair for pair, fits in zip(pairs, fitting, strict=True) if fits]
         alignments = iter(self.align(*zip(*chosen, strict=True)) if chosen else [])
         fits = iter(fitting)
@@ -325,28 +326,23 @@ class Translator:
             raise InputError(f"{len(sources)} sources for {len(targets)} targets")
         of_source, of_target = self._count(sources), self._count_target(targets)
         lengths = np.maximum(of_source, of_target)
-        for index in np.flatnonzero(~self._fit(of_source, of_target))[:1]:
-            if lengths[index] > self.graph.max_scored_tokens:
-                has, limit = f"{lengths[index]} tokens on a side", self.graph.max_scored_tokens
+        limits = self.graph.limits
+        for index in np.flatnonzero(~limits.can_score(of_source, of_target))[:1]:
+            if lengths[index] > limits.max_scored_tokens:
+                has, limit = f"{lengths[index]} tokens on a side", limits.max_scored_tokens
             else:
                 has = f"{of_source[index] + of_target[index]} tokens on both sides together"
-                limit = self.graph.max_pair_tokens
+                limit = limits.max_pair_tokens
             reason = f"{has}, but the model reads {limit}. Split it."
             raise TextTooLongError("pair", int(index), reason)
         return lengths
-
-    def _fit(self, of_source: np.ndarray, of_target: np.ndarray) -> np.ndarray:
-        """Which pairs can be scored, by the tokens of their sides."""
-        longest, both = np.maximum(of_source, of_target), of_source + of_target
-        fit = longest <= self.graph.max_scored_tokens
-        return fit & (both <= self.graph.max_pair_tokens)
 
     def _check_attention(self) -> None:
         if not self.graph.has_attention:
             raise InputError(NO_ATTENTION)
 
     def _check_prefixes(self, prefixes: Sequence[str]) -> None:
-        limit = self.graph.max_prefix_tokens
+        limit = self.graph.limits.max_prefix_tokens
         lengths = self._count_target(prefixes)
         for index in np.flatnonzero(lengths > limit)[:1]:
             raise TextTooLongError(

@@ -166,10 +166,10 @@ class Sample(PathSearch):
         def of_sentence(draw):
             return tf.random.stateless_uniform([length, self.n], seed=[self.seed, draw])
 
-        # Time first: the chances of early tokens do not depend on how long the longest may be.
-        drawn = tf.map_fn(of_sentence, draws, fn_output_signature=tf.float32)
-        # Of no sentences the shape would be lost.
-        drawn = tf.reshape(drawn, [tf.shape(draws)[0], length, self.n])
+        # One too many: of no sentences there would be no shape.
+        draws = tf.concat([draws, [0]], axis=0)
+        drawn = tf.map_fn(of_sentence, draws, fn_output_signature=tf.float32)[:-1]
+        # Time came first: the chances of early tokens do not depend on how long others may be.
         return tf.transpose(drawn, [0, 2, 1])
 
     def _choose(self, scores, chances):

@@ -114,7 +114,7 @@ def test_learned_positions_bound_prompt_and_text(tmp_path, save_lines_run):
     assert generator.generate([" ".join(["one"] * 6)])[0][0].text == " ".join(["one"] * 6)
     with pytest.raises(TextTooLongError, match="prompt 2: 7 tokens, but the model has room for 6"):
         generator.generate(["one", " ".join(["one"] * 7)])
-    longest = " ".join(["one"] * generator.graph.max_scored_tokens)
+    longest = " ".join(["one"] * 5)
     assert len(generator.score([longest])[0].tokens) == 6
     with pytest.raises(TextTooLongError):
         generator.score([f"{longest} one"])

@@ -13,7 +13,8 @@ import pytest
 import kformer.graph
 import kformer.translator
 from kformer import plots, translate
-from kformer.graph import AttentionFrom, TranslationGraph
+from kformer.alignment import AttentionFrom
+from kformer.graph import TranslationGraph
 from kformer.search import Beam
 from kformer.text import WordTokenizer
 from kformer.translator import Translator

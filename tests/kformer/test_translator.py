@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from kformer.alignment import AttentionFrom
 from kformer.errors import InputError
-from kformer.graph import AttentionFrom, TranslationGraph
+from kformer.graph import TranslationGraph
 from kformer.ids import END_ID, PAD_ID, START_ID, UNK_ID
 from kformer.models import Transformer
 from kformer.saved_graph import SavedGraph
