@@ -1,7 +1,7 @@
 """Texts as tensors, in batches of like length."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -51,3 +51,13 @@ def batches_of_like_length(
         if end == len(order) or end - start == (max_rows or math.inf) or full:
             yield order[start:end]
             start = end
+
+
+def row_by_row(
+    batches: Iterable[np.ndarray], function: Callable[[np.ndarray], Mapping[str, tf.Tensor]]
+) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
+    """The number of each row, and what a function of a batch's row numbers gives for it."""
+    for rows in batches:
+        arrays = {name: tensor.numpy() for name, tensor in function(rows).items()}
+        for number, row in enumerate(rows):
+            yield row, {name: array[number] for name, array in arrays.items()}

@@ -7,7 +7,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-from kformer.batching import batches_of_like_length, checked_strings, strings_tensor
+from kformer.batching import (
+    batches_of_like_length,
+    checked_strings,
+    row_by_row,
+    strings_tensor,
+)
 from kformer.errors import InputError
 from kformer.graph import Source, TranslationGraph
 from kformer.ids import END_ID
@@ -145,12 +150,13 @@ class Generator:
         found = [[NOTHING] for _ in prompts]
         draws = self._next_draws(len(prompts))
         width, most = self.graph.width, self.max_batch_tokens
-        for rows in batches_of_like_length(lengths + self.graph.max_length, width, most):
-            output = self.graph.write(strings_tensor(prompts, rows), draws[rows])
-            arrays = {name: tensor.numpy() for name, tensor in output.items()}
-            for number, row in enumerate(rows):
-                of_row = {name: of[number] for name, of in arrays.items()}
-                found[row] = list(hypotheses_of(of_row)) or [NOTHING]
+
+        def of_batch(rows):
+            return self.graph.write(strings_tensor(prompts, rows), draws[rows])
+
+        batches = batches_of_like_length(lengths + self.graph.max_length, width, most)
+        for row, output in row_by_row(batches, of_batch):
+            found[row] = list(hypotheses_of(output)) or [NOTHING]
         return found
 
     def stream(self, prompt: str) -> Iterator[str]:

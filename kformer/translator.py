@@ -9,7 +9,12 @@ from itertools import pairwise
 import numpy as np
 
 from kformer.alignment import NO_ATTENTION, NO_WORD, Alignment, AttentionMaps
-from kformer.batching import batches_of_like_length, checked_strings, strings_tensor
+from kformer.batching import (
+    batches_of_like_length,
+    checked_strings,
+    row_by_row,
+    strings_tensor,
+)
 from kformer.errors import InputError
 from kformer.graph import TranslationGraph
 from kformer.ids import END_ID
@@ -190,19 +195,7 @@ class Translator:
         Raises:
             InputError: the numbers differ, or a side has more tokens than learned positions.
         """
-        lengths = self._pair_lengths(sources, targets)
-        results = [None] * len(lengths)
-        for rows, output in self._pairs(self.graph.score, sources, targets, lengths):
-            for number, row in enumerate(rows):
-                tokens = pieces_of(output["tokens"][number])
-                total = float(output["log_probability"][number])
-                results[row] = TargetScore(
-                    tokens,
-                    output["token_log_probabilities"][number, : len(tokens)].tolist(),
-                    total,
-                    _exp(-total / len(tokens)),
-                )
-        return results
+        return self._of_pairs(self.graph.score, sources, targets, _score)
 
     def align(self, sources: Sequence[str], targets: Sequence[str]) -> list[Alignment]:
         """Which words of translations come from which of their sources, by attention.
@@ -219,7 +212,9 @@ class Translator:
         of_source, of_target = self.graph.word_indices
         return [
             Alignment(source, target, _words(source, of_source), _words(target, of_target), weights)
-            for source, target, weights in self._attended(self.graph.attention, sources, targets)
+            for source, target, weights in self._of_pairs(
+                self.graph.attention, sources, targets, _attention
+            )
         ]
 
     def attention_maps(self, sources: Sequence[str], targets: Sequence[str]) -> list[AttentionMaps]:
@@ -236,24 +231,8 @@ class Translator:
         if isinstance(self.graph, SavedGraph):
             raise InputError("an export tells only a mean of its attention; give a run folder")
         self._check_attention()
-        return [
-            AttentionMaps(*found)
-            for found in self._attended(self.graph.attention_maps, sources, targets)
-        ]
-
-    def _attended(
-        self, attention: Callable, sources: Sequence[str], targets: Sequence[str]
-    ) -> list[tuple[list[str], list[str], np.ndarray]]:
-        """Of each pair the tokens of both sides, and what a function of the graph says of them."""
-        lengths = self._pair_lengths(sources, targets)
-        results = [None] * len(lengths)
-        for rows, output in self._pairs(attention, sources, targets, lengths):
-            for number, row in enumerate(rows):
-                source = pieces_of(output["source_tokens"][number])
-                target = pieces_of(output["target_tokens"][number])
-                weights = output["weights"][number, ..., : len(target), : len(source)]
-                results[row] = source, target, weights
-        return results
+        found = self._of_pairs(self.graph.attention_maps, sources, targets, _attention)
+        return [AttentionMaps(*of_pair) for of_pair in found]
 
     def _split(self, texts: Sequence[str]) -> list[list[Part]]:
         """The parts that each text is translated in: its lines, long ones in several."""
@@ -275,15 +254,14 @@ class Translator:
 
     def _search(self, texts: Sequence[str], prefixes: Sequence[str]) -> list[list[Hypothesis]]:
         """The hypotheses of each text of one sentence."""
+
+        def of_batch(rows):
+            return self.graph.complete(strings_tensor(texts, rows), strings_tensor(prefixes, rows))
+
         found = [[BLANK] for _ in texts]
-        for rows in self._batches(self._count(texts), self.graph.width):
-            output = self.graph.complete(
-                strings_tensor(texts, rows), strings_tensor(prefixes, rows)
-            )
-            arrays = {name: tensor.numpy() for name, tensor in output.items()}
-            for number, row in enumerate(rows):
-                of_row = {name: of[number] for name, of in arrays.items()}
-                found[row] = list(hypotheses_of(of_row)) or [NOTHING]
+        batches = self._batches(self._count(texts), self.graph.width)
+        for row, output in row_by_row(batches, of_batch):
+            found[row] = list(hypotheses_of(output)) or [NOTHING]
         return found
 
     def _aligned(
@@ -312,12 +290,20 @@ class Translator:
             for hypotheses in found
         ]
 
-    def _pairs(self, score: Callable, sources, targets, lengths: np.ndarray) -> Iterator:
-        """Row numbers of a batch of pairs, and what the graph's function gives for them."""
+    def _of_pairs(
+        self, function: Callable, sources: Sequence[str], targets: Sequence[str], made: Callable
+    ) -> list:
+        """What is made of what a function of the graph gives for each pair."""
+
+        def of_batch(rows):
+            return function(strings_tensor(sources, rows), strings_tensor(targets, rows))
+
+        lengths = self._pair_lengths(sources, targets)
+        results = [None] * len(lengths)
         # With the end token, so that a pair of blanks is one too.
-        for rows in self._batches(lengths + 1, width=1):
-            output = score(strings_tensor(sources, rows), strings_tensor(targets, rows))
-            yield rows, {name: tensor.numpy() for name, tensor in output.items()}
+        for row, output in row_by_row(self._batches(lengths + 1, width=1), of_batch):
+            results[row] = made(output)
+        return results
 
     def _pair_lengths(self, sources: Sequence[str], targets: Sequence[str]) -> np.ndarray:
         """Tokens of the longer side of each pair, if all fit the model."""
@@ -361,6 +347,19 @@ class Translator:
         return batches_of_like_length(
             lengths, width, self.max_batch_tokens, self.max_batch_sentences
         )
+
+
+def _score(output: dict[str, np.ndarray]) -> TargetScore:
+    tokens = pieces_of(output["tokens"])
+    total = float(output["log_probability"])
+    of_tokens = output["token_log_probabilities"][: len(tokens)].tolist()
+    return TargetScore(tokens, of_tokens, total, _exp(-total / len(tokens)))
+
+
+def _attention(output: dict[str, np.ndarray]) -> tuple[list[str], list[str], np.ndarray]:
+    """The tokens of both sides, and the weights between them."""
+    source, target = pieces_of(output["source_tokens"]), pieces_of(output["target_tokens"])
+    return source, target, output["weights"][..., : len(target), : len(source)]
 
 
 def _words(tokens: Sequence[str], word_indices: Callable) -> list[int]:
