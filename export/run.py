@@ -189,8 +189,7 @@ def _print_cost_of_precision(run, graph, options: argparse.Namespace) -> None:
     """What the precision costs on the run's test text."""
     exact = _graph(run, options, "float32")
     measure, name = (_perplexity, "perplexity") if run.of_lines else (_bleu, "BLEU")
-    pairs = run.pairs("test")
-    before, after = measure(exact, pairs), measure(graph, pairs)
+    before, after = measure(exact, run), measure(graph, run)
     print(
         f"precision   test {name} {before:.2f} in float32, {after:.2f} in {options.precision}: "
         f"{after - before:+.2f}",
@@ -198,20 +197,24 @@ def _print_cost_of_precision(run, graph, options: argparse.Namespace) -> None:
     )
 
 
-def _bleu(graph, pairs: list[tuple[str, str]]) -> float:
+def _bleu(graph, run) -> float:
+    """With the tokenizer that the run is scored with."""
+    import yaml
     from sacrebleu.metrics import BLEU
 
     from kformer.translator import Translator
 
-    sources, references = zip(*pairs, strict=True)
-    return BLEU().corpus_score(Translator(graph).translate(sources), [list(references)]).score
+    config = yaml.safe_load(run.config.read_text("utf-8")) or {}
+    bleu = BLEU(tokenize=config.get("scoring", {}).get("bleu_tokenize"))
+    sources, references = zip(*run.pairs("test"), strict=True)
+    return bleu.corpus_score(Translator(graph).translate(sources), [list(references)]).score
 
 
-def _perplexity(graph, pairs: list[tuple[str, str]]) -> float:
+def _perplexity(graph, run) -> float:
     from kformer.generation import Generator
     from kformer.perplexity import perplexity
 
-    return perplexity(Generator(graph), [line for _, line in pairs]).perplexity
+    return perplexity(Generator(graph), [line for _, line in run.pairs("test")]).perplexity
 
 
 def _megabytes(folder: Path) -> float:

@@ -6,10 +6,12 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
+from sacrebleu.metrics import BLEU
 
 from export.run import main
 from export.savedmodel import SIGNATURES
 from kformer.errors import InputError
+from kformer.run_folder import RunFolder
 from kformer.translator import Translator
 from tests.export.conftest import LINES, WILD
 
@@ -177,6 +179,21 @@ def test_half_precision_halves_the_weights_and_tells_what_it_costs(
 
 
 @pytest.mark.slow
+def test_the_cost_of_a_precision_is_told_as_the_run_is_scored(runs, tmp_path, capsys):
+    run = RunFolder(shutil.copytree(runs["words"].path, tmp_path / "run"))
+    run.config.write_text("scoring:\n  bleu_tokenize: char\n")
+    options = ["--precision=bfloat16", "--no-verify", "--max-length=12"]
+    assert main([str(run.path), "--out", str(tmp_path / "models"), *options]) == 0
+    sources, references = zip(*run.pairs("test"), strict=True)
+    translations = Translator.from_run(run.path, max_length=12).translate(sources)
+    expected, usual = (
+        BLEU(tokenize=kind).corpus_score(translations, [references]).score
+        for kind in ("char", "13a")
+    )
+    assert f"test BLEU {expected:.2f} in float32, " in capsys.readouterr().out
+    assert abs(expected - usual) > 0.1
+
+
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_an_export_is_hardly_larger_than_its_weights(tmp_path, save_run, precision):
     """A model of the default size; what is small is mostly graph."""
