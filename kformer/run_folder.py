@@ -12,6 +12,7 @@ import keras
 import kformer.models  # noqa: F401  (registers the classes that a saved model names)
 from kformer.errors import InputError
 from kformer.models.base import SequenceModel
+from kformer.saved_graph import DESCRIPTION
 from kformer.text import Tokenizers
 
 
@@ -90,11 +91,14 @@ class RunFolder:
         """The folder of a run that has a model to use.
 
         Raises:
-            InputError: there is no such folder, or something that a run writes is missing.
+            InputError: there is no such folder, it is an export, or something that a run writes is
+                missing.
         """
         run = cls(path)
         if not run.path.is_dir():
             raise InputError(f"{run.path}: no such run folder. Train one: python -m training.run")
+        if (run.path / DESCRIPTION).exists() or any(run.path.glob(f"[0-9]*/{DESCRIPTION}")):
+            raise InputError(f"{run.path}: is an export. Give the run folder that it was made of.")
         for needed in (run.config, run.tokenizer, run.best_model):
             if not needed.exists():
                 raise InputError(

@@ -171,6 +171,14 @@ def test_the_side_whose_vocabulary_does_not_fit_is_named(run):
     assert "target vocabulary" in text and "source" not in text
 
 
+@pytest.mark.parametrize("version", ["", "3"])
+def test_an_export_is_told_from_a_run_folder(tmp_path, version):
+    (tmp_path / version).mkdir(exist_ok=True)
+    (tmp_path / version / "kformer.json").write_text("{}")
+    with pytest.raises(InputError, match="is an export. Give the run folder"):
+        RunFolder.open(tmp_path)
+
+
 def test_what_a_language_model_is_of_is_not_guessed(tmp_path):
     run = RunFolder(tmp_path)
     run.config.write_text("model:\n  kind: transformer\n")
