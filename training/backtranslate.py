@@ -70,7 +70,6 @@ def _write_pairs(options: argparse.Namespace, file: TextIO) -> tuple[int, int]:
     translator = Translator(make_graph(*run.load(), options))
     tag = f"{options.tag} " if options.tag else ""
     pairs = blank = 0
-    # A sample depends on what is drawn together: always the same lines.
     chunks = in_chunks(text_lines(Path(options.file)), len, 512)
     for texts in shown(chunks, "translating", len):
         texts = [" ".join(text.split()) for text in texts]
