@@ -1,5 +1,6 @@
 """How every command line ends: a status, and what the user can put right in one line."""
 
+import atexit
 import contextlib
 import io
 import os
@@ -45,6 +46,9 @@ def run_command(command: Callable[[], int]) -> int:
 
 def leave(status: int) -> NoReturn:
     """Ends the process, also where a thread still waits for a line that may never come."""
+    # Python's own end would wait for the thread. Its first part, in which TensorFlow removes the
+    # files that it has made, has no public name.
+    atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             with contextlib.suppress(OSError):

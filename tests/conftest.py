@@ -1,4 +1,5 @@
 import socket
+import tempfile
 
 import numpy as np
 import pytest
@@ -125,8 +126,11 @@ def native_program(tmp_path_factory):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def cache_home(tmp_path_factory):
-    """Corpora are prepared once for all tests, and nothing of it stays."""
+def own_folders(tmp_path_factory):
+    """Corpora are prepared once for all tests, and nothing of it stays, nor of what TensorFlow
+    writes for itself."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("temporary")))
+        patch.setattr(tempfile, "tempdir", None)
         yield

@@ -53,3 +53,20 @@ def test_a_closed_standard_output_is_named():
     result = shell("print('lost')", ">&-")
     assert result.returncode == 2
     assert result.stderr.startswith("error: standard output is closed")
+
+
+def test_what_is_to_be_removed_at_the_end_is_though_a_thread_still_reads():
+    program = """
+import atexit, sys, threading
+from kformer.command_line import leave
+threading.Thread(target=sys.stdin.buffer.readline, daemon=True).start()
+atexit.register(print, "removed")
+leave(3)
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    # Its input stays open.
+    assert process.wait(timeout=60) == 3
+    assert process.stdout.read() == "removed\n"
+    process.communicate()
