@@ -120,6 +120,23 @@ def to_image(figure: "Figure") -> np.ndarray:
     return np.array(canvas.buffer_rgba())
 
 
+def legend_columns(names: Sequence[str], width: float) -> int:
+    """How many names, each with its line or bar, stand side by side below a figure; at most four.
+
+    Args:
+        names: of the legend.
+        width: of the figure, in inches.
+    """
+    return max(1, min(4, int(width / legend_entry(names))))
+
+
+def legend_entry(names: Sequence[str]) -> float:
+    """What the longest name takes with its line or bar, in inches."""
+    figure = new_figure(1, 1)
+    widths = [figure.text(0, 0, name).get_window_extent().width for name in names]
+    return max(widths) / _DPI + 0.65
+
+
 def make_sober(axes: "Axes") -> None:
     """Axes of a diagram: no frame, a faint grid for reading off values."""
     axes.spines[["top", "right"]].set_visible(False)

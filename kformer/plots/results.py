@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from kformer.errors import InputError
-from kformer.plots.figure import SERIES_COLORS, SERIES_MARKERS, make_sober, new_figure, text_style
+from kformer.plots.figure import (
+    SERIES_COLORS,
+    SERIES_MARKERS,
+    legend_columns,
+    legend_entry,
+    make_sober,
+    new_figure,
+    text_style,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,14 +62,19 @@ def curves(runs: Mapping[str, Sequence[Mapping]]) -> "Figure":
     if not found:
         raise InputError("no figures to picture: neither loss, perplexity, accuracy nor BLEU")
     rows, columns = math.ceil(len(found) / 2), min(2, len(found))
-    figure = new_figure(5.2 * columns, 3.2 * rows + 0.3 * math.ceil(len(runs) / 4) + 0.1)
+    width = max(5.2 * columns, legend_entry(list(runs)))
+    side_by_side = legend_columns(list(runs), width)
+    height = 3.2 * rows + 0.3 * math.ceil(len(runs) / side_by_side) + 0.1
+    figure = new_figure(width, height)
     places = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes in places[len(found) :]:
         axes.set_visible(False)
     for axes, panel in zip(places, found, strict=False):
         _draw_panel(axes, panel, runs)
     handles = [_line(number) for number in range(len(runs))]
-    figure.legend(handles, list(runs), loc="outside lower center", ncols=4, frameon=False)
+    figure.legend(
+        handles, list(runs), loc="outside lower center", ncols=side_by_side, frameon=False
+    )
     return figure
 
 
@@ -142,14 +155,16 @@ def bleu_by_length(
             raise InputError(
                 f"{name}: a value for each of {len(buckets)} ranges. Received: {len(of_one)}"
             )
-    width = 0.8 / len(values)
-    figure = new_figure(max(6.0, 0.5 * len(buckets) * (len(values) + 1) + 1), 3.8)
+    names, bar = list(values), 0.8 / len(values)
+    width = max(6.0, 0.5 * len(buckets) * (len(values) + 1) + 1, legend_entry(names))
+    side_by_side = legend_columns(names, width)
+    figure = new_figure(width, 3.3 + 0.25 * math.ceil(len(names) / side_by_side))
     axes = figure.subplots()
     containers = []
     for number, of_one in enumerate(values.values()):
-        places = np.arange(len(buckets)) + (number - (len(values) - 1) / 2) * width
+        places = np.arange(len(buckets)) + (number - (len(values) - 1) / 2) * bar
         color = SERIES_COLORS[number % len(SERIES_COLORS)]
-        bars = axes.bar(places, [value or 0 for value in of_one], 0.92 * width, color=color)
+        bars = axes.bar(places, [value or 0 for value in of_one], 0.92 * bar, color=color)
         labels = ["–" if value is None else f"{value:.1f}" for value in of_one]
         axes.bar_label(bars, labels, fontsize=8, color="#444444", padding=2)
         containers.append(bars)
@@ -158,5 +173,5 @@ def bleu_by_length(
     axes.tick_params(axis="x", length=0)
     axes.margins(y=0.1)
     axes.set(xlabel=label, ylabel="BLEU", ylim=(0, None))
-    figure.legend(containers, list(values), loc="outside lower center", ncols=4, frameon=False)
+    figure.legend(containers, names, loc="outside lower center", ncols=side_by_side, frameon=False)
     return figure

@@ -367,6 +367,27 @@ def test_bleu_by_length_has_a_group_of_bars_for_each_range():
         plots.bleu_by_length(["1-9", "10-"], {"lstm": [1.0]})
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["narrow, greedy", "narrow, beam 2", "recurrent one, greedy", "recurrent one, beam 2"],
+        ["greedy", "beam 4", "beam 4, penalty 0.6", "sampling, top-p 0.9"],
+        ["MMMMWWWW " * 12],
+        [f"run {number}" for number in range(12)],
+    ],
+    ids=lambda names: names[0][:8],
+)
+def test_a_legend_stands_within_its_picture(names):
+    by_length = plots.bleu_by_length(["1-5", "6-"], {name: [1.0, 2.0] for name in names})
+    curves = plots.curves({name: [{"update": 1, "val_loss": 2.0}] for name in names})
+    for figure in (by_length, curves):
+        height, width, _ = plots.to_image(figure).shape
+        box = figure.legends[0].get_window_extent()
+        assert box.x0 >= 0 and box.x1 <= width and box.y0 >= 0
+        (panel,) = [axes.get_window_extent() for axes in panels_of(figure)]
+        assert box.y1 <= panel.y0 and panel.height > 0.4 * height
+
+
 def test_a_mask_of_queries_is_drawn_in_rows():
     mask = np.array([[True], [False], [True]])
     (axes,) = panels_of(plots.masks({"own": mask}, ["a", "b", "c"]))
