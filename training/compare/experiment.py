@@ -158,7 +158,8 @@ def _split(
         if not isinstance(meaning, str):
             raise InputError(f"{path}: needs: {name} must say what it is. Received: {meaning!r}")
         if name not in given:
-            raise InputError(f"{path}: needs {' '.join(meaning.split())} Give --set {name}=...")
+            meaning = " ".join(meaning.split()).removesuffix(".")
+            raise InputError(f"{path}: needs {meaning}. Give --set {name}=...")
     known = [*needs, *_KNOWN]
     for name in given:
         if name not in known:

@@ -19,7 +19,7 @@ _COLUMNS: tuple[tuple[str, Callable[[Result], float], str], ...] = (
 _COSTS: tuple[tuple[str, Callable[[Result], float], str], ...] = (
     ("tokens/s", lambda result: result.tokens_per_second, ",.0f"),
     ("minutes", lambda result: result.minutes, ".1f"),
-    ("seconds to translate", lambda result: result.translation_seconds, ".1f"),
+    ("seconds to translate", lambda result: result.translation_seconds, ".2f"),
 )
 
 
@@ -34,7 +34,8 @@ def figures_table(rows: Sequence[Row]) -> str:
             _NONE if result.p_value is None else f"{result.p_value:.3f}" for result in row.results
         ]
         cells.insert(1, "" if number == 0 else ", ".join(p_values) or _NONE)
-        cells.append(_cell(row.results, lambda result: result.parameters, ",.0f"))
+        # Sizes do not differ by seeds.
+        cells.append(_cell(row.results[:1], lambda result: result.parameters, ",.0f"))
         cells += [_cell(row.results, value, form) for _, value, form in _COSTS]
         lines.append([row.name, *cells])
     return _table(header, lines)
@@ -97,10 +98,12 @@ def write_report(experiment: Experiment, runs: Sequence[Run], folder: Path) -> s
         InputError: no run is finished, or what runs left does not go together.
     """
     results = collect(experiment, runs)
-    report = to_markdown(experiment, runs, results, draw(results, folder))
+    pictures = draw(results, folder)
+    report = to_markdown(experiment, runs, results, pictures)
     (folder / "report.md").write_text(report, "utf-8")
     (folder / "results.json").write_text(to_json(experiment, results), "utf-8")
-    return f"{figures_table(results.rows)}\n\nin {folder}: report.md  results.json  logs/"
+    files = "  ".join(["report.md", *pictures, "results.json", "logs/"])
+    return f"{figures_table(results.rows)}\n\nin {folder}: {files}"
 
 
 def _reading(experiment: Experiment, results: Results) -> str:
@@ -160,8 +163,7 @@ def _cell(results: Sequence[Result], value: Callable[[Result], float], form: str
     if not results:
         return _NONE
     mean, deviation = spread([value(result) for result in results])
-    # Sizes do not differ by seeds.
-    return f"{mean:{form}}" + (f" ± {deviation:{form}}" if deviation else "")
+    return f"{mean:{form}}" + ("" if deviation is None else f" ± {deviation:{form}}")
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]], align: str = "---:") -> str:

@@ -28,13 +28,13 @@ def work(runs: Sequence[Run], lock: int) -> list[str]:
         KeyboardInterrupt: it was stopped; the same again goes on.
         InputError: two runs have different test text.
     """
-    failed = []
+    failed, seconds = [], []
     finished = [run for run in runs if run.is_finished]
     waiting = len(runs) - len(finished)
     began = time.perf_counter()
     for number, run in enumerate(runs, 1):
-        is_new = run not in finished
-        left = _left(finished, waiting) if is_new else "  finished"
+        is_new, started = run not in finished, time.perf_counter()
+        left = _left(finished, seconds, waiting) if is_new else "  finished"
         print(f"run {number}/{len(runs)}  {run.name}{left}", flush=True)
         try:
             if is_new:
@@ -43,6 +43,8 @@ def work(runs: Sequence[Run], lock: int) -> list[str]:
                 finished.append(run)
             check_comparable(finished)
             translate_run(run, _show, (lock,))
+            if is_new:
+                seconds.append(time.perf_counter() - started)
         except CommandError as error:
             print(f"    failed: {error} (all of it: {log_file(run)})", flush=True)
             failed.append(f"{run.name}: {error}")
@@ -53,12 +55,18 @@ def work(runs: Sequence[Run], lock: int) -> list[str]:
     return failed
 
 
-def _left(finished: Sequence[Run], waiting: int) -> str:
-    """About how long the runs that wait take, if those that are finished say so."""
+def _left(finished: Sequence[Run], seconds: Sequence[float], waiting: int) -> str:
+    """About how long the runs that wait take.
+
+    Args:
+        finished: runs whose rounds tell, if need be.
+        seconds: what those took that were made just now, translations included.
+        waiting: how many wait.
+    """
     if not finished:
         return ""
-    each = statistics.fmean(minutes(read_rounds(run)) for run in finished)
-    return f"  about {clock(60 * each * waiting)} left"
+    each = statistics.fmean(seconds or [60 * minutes(read_rounds(run)) for run in finished])
+    return f"  about {clock(each * waiting)} left"
 
 
 def _show(line: str) -> None:

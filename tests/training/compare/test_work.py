@@ -3,9 +3,11 @@
 import fcntl
 import json
 import shutil
+from types import SimpleNamespace
 
 import pytest
 
+import training.compare.work as work_module
 from kformer.errors import InputError
 from training.compare.runs import check_unchanged, locked
 from training.compare.translations import read_translations
@@ -14,16 +16,39 @@ from training.compare.work import work
 ALL = ["wide-1", "narrow-1", "wide-2", "narrow-2"]
 
 
-def test_all_variants_are_trained_with_a_seed_before_the_next(commands, planned, capsys):
+@pytest.fixture
+def watch(commands, monkeypatch):
+    """A clock: training takes 70 seconds and translating 20."""
+    watch = SimpleNamespace(
+        perf_counter=lambda: 70 * len(commands.trained) + 20 * len(commands.translated)
+    )
+    monkeypatch.setattr(work_module, "time", watch)
+
+
+def test_all_variants_are_trained_with_a_seed_before_the_next(commands, planned, watch, capsys):
     _, runs = planned()
     assert work(runs, 0) == []
     assert commands.trained == ALL
     assert commands.translated == [(name, "test") for name in ALL]
     assert all(run.is_finished for run in runs)
     out = capsys.readouterr().out
-    # A run takes two minutes, as its figures say.
+    assert "run 2/4  narrow-1  about 4:30 left" in out
+    assert "run 4/4  narrow-2  about 1:30 left" in out
+    assert "done in 6:00" in out
+
+
+def test_finished_runs_tell_how_long_the_others_take(commands, planned, watch, capsys):
+    commands.stop_at = "narrow-2"
+    with pytest.raises(KeyboardInterrupt):
+        work(planned()[1], 0)
+    for name in ALL[1:3]:
+        shutil.rmtree(planned()[1][ALL.index(name)].folder.path)
+    capsys.readouterr()
+    work(planned()[1], 0)
+    out = capsys.readouterr().out
+    # By their figures, 120 seconds; then by the clock, 90.
     assert "run 2/4  narrow-1  about 6:00 left" in out
-    assert "run 4/4  narrow-2  about 2:00 left" in out
+    assert "run 3/4  wide-2  about 3:00 left" in out
 
 
 def test_a_run_is_what_the_training_command_would_make(planned, tmp_path):
