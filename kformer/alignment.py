@@ -35,7 +35,7 @@ class AttentionFrom:
         """
         if not layers:
             if self != AttentionFrom():
-                raise InputError(NO_ATTENTION)
+                raise InputError(f"alignments from a layer or heads: {NO_ATTENTION}")
             return
         if not -layers <= self.layer < layers:
             raise InputError(

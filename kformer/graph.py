@@ -80,7 +80,7 @@ class TranslationGraph(tf.Module):
         self.attention_from = attention or AttentionFrom()
         self.attention_from.check(*model.attention_shape)
         if not self.has_attention and getattr(self.search, "coverage_penalty", 0):
-            raise InputError(NO_ATTENTION)
+            raise InputError(f"coverage_penalty: {NO_ATTENTION}")
         self._source_pieces = tf.constant(tokenizers.source.pieces())
         self._target_pieces = (
             self._source_pieces if tokenizers.joint else tf.constant(tokenizers.target.pieces())

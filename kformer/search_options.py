@@ -1,6 +1,7 @@
 """Command-line options of a search, for every command that has one."""
 
 import argparse
+import math
 from typing import TYPE_CHECKING
 
 from kformer.errors import InputError
@@ -56,8 +57,9 @@ def add_beam_options(search: argparse._ArgumentGroup) -> None:
         "--beam-size", type=int, default=1, metavar="N", help="hypotheses; 1 (default) is greedy"
     )
     search.add_argument(
-        "--n-best", type=int, default=1, metavar="N", help="translations of each text (default 1)"
-    )
+        "--n-best", type=int, default=1, metavar="N",
+        help="so many of each line, the best first (default 1)",
+    )  # fmt: skip
     search.add_argument(
         "--length-penalty", type=float, default=0.0, metavar="ALPHA",
         help="with a beam: above 0 favours longer translations (default 0)",
@@ -83,7 +85,9 @@ def add_sampling_options(sample: argparse._ArgumentGroup) -> None:
 
 def add_constraint_options(limits: argparse._ArgumentGroup) -> None:
     """Adds what may be generated, but for the most tokens."""
-    limits.add_argument("--min-length", type=int, default=0, metavar="N", help="tokens at least")
+    limits.add_argument("--min-length", type=int, default=0, metavar="N",
+        help="tokens at least, a prefix or prompt not counted",
+    )  # fmt: skip
     limits.add_argument(
         "--no-repeat-ngram", type=int, default=0, metavar="N", help="no N tokens in a row twice"
     )
@@ -126,6 +130,11 @@ def check_search_options(options: argparse.Namespace, to_sample: str = "--sample
     if not options.sample and options.n_best > options.beam_size:
         raise InputError(
             f"--n-best {options.n_best} needs a beam as wide: --beam-size {options.n_best}, or more"
+        )
+    if options.min_length and options.min_length >= (options.max_length or math.inf):
+        raise InputError(
+            f"--min-length {options.min_length} and an end do not fit --max-length "
+            f"{options.max_length}: raise that, or lower --min-length"
         )
     given = given_search_options(options)
     for group, needed, is_there in (

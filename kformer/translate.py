@@ -107,6 +107,7 @@ def _run(options: argparse.Namespace) -> int:
         # Not before the files are known to be there: loading takes seconds.
         import_tensorflow()
         translator = _translator(options)
+        _check_attention(options, translator)
         progress = _Progress(options.file)
         lines = _aligned(read_lines(stream, name), beside, name, beside_name)
         done = 0
@@ -148,6 +149,15 @@ def _translator(options: argparse.Namespace) -> "Translator":
         max_batch_tokens=options.max_batch_tokens,
         max_batch_sentences=options.max_batch_sentences,
     )
+
+
+def _check_attention(options: argparse.Namespace, translator: "Translator") -> None:
+    """Refuses options that show attention where the model has none."""
+    for name in ("with_alignments", "with_attention", "plot_attention"):
+        if getattr(options, name) and not translator.graph.has_attention:
+            raise InputError(
+                f"--{name.replace('_', '-')}: the model of {options.run} has no attention"
+            )
 
 
 def _output(translator, options, chunk, name, done) -> Iterator[str]:

@@ -71,7 +71,7 @@ def _dotted(content: dict[str, dict[str, Any]]) -> dict[str, Any]:
 def _explain(error: Exception) -> str:
     """One line for what jsonargparse says of a command line, with the nearest right name."""
     message = explain(error)
-    message = re.sub(r"^(\w+\.\w+): ", r"--\1: ", message)
+    message = re.sub(r"^(\w+\.\w+)(: | must be )", r"--\1\2", message)
     message = message.removeprefix("argument ")
     unknown = re.search(r"[Uu]nrecognized arguments: (--[\w.-]+)", message)
     if unknown:

@@ -28,8 +28,9 @@ def check_vectors(config: Config) -> None:
     Raises:
         InputError: naming the key and the file.
     """
-    key = "d_model" if config.model.embedding_dim is None else "embedding_dim"
-    width = getattr(config.model, key)
+    width, like_layers = config.model.embedding_dim, ""
+    if width is None:
+        width, like_layers = config.model.d_model, ", as model.d_model"
     for side, name in _files(config):
         try:
             dimension = open_vectors(name).dimension
@@ -38,7 +39,7 @@ def check_vectors(config: Config) -> None:
         if dimension != width:
             raise InputError(
                 f"train.{side}_vectors: {name}: its vectors are of {dimension} numbers, so "
-                f"model.{key} must be {dimension}. Received: {width}"
+                f"model.embedding_dim must be {dimension}. Received: {width}{like_layers}"
             )
 
 

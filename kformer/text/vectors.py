@@ -239,7 +239,10 @@ def embedding_matrix(
         i for i, word in enumerate(words) if word and word not in known and word.lower() in known
     ]
     if not known:
-        raise InputError(f"{vectors.path}: has no vector for any word of the vocabulary")
+        raise InputError(
+            f"{vectors.path}: has no vector for any word of the vocabulary. Is it of another "
+            "language, or is the vocabulary one of subwords?"
+        )
     found = np.stack(
         [known[words[i]] for i in exact] + [known[words[i].lower()] for i in lower_cased]
     )

@@ -119,6 +119,7 @@ def test_json_holds_tokens_and_log_probabilities(main, run):
         (["--stream", "--json"], "--stream shows one text"),
         (["--prompt=a", "--max-length=0"], "max_length must be from 1"),
         (["--prompt=a", "--temperature=0"], "temperature"),
+        (["--prompt=a", "--min-length=100"], "--min-length 100 and an end do not fit --max-length"),
         (["--prompt=a", "--forbid=zzz"], "--forbid zzz: no piece"),
         (["--prompt=a", "--max-batch-tokens=0"], "max_batch_tokens must be at least 1"),
     ],

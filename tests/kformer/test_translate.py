@@ -35,13 +35,13 @@ def run(tmp_path_factory, save_run):
 
 @pytest.fixture(scope="module", autouse=True)
 def graphs():
-    """Graphs of the same search and limits are one, as all are of one run: tracing takes longer
-    than most tests."""
+    """Graphs of the same model, search and limits are one: tracing takes longer than most tests."""
     graphs = {}
 
     def graph(model, tokenizers, search=None, **options):
         made = TranslationGraph(model, tokenizers, search, **options)
-        return graphs.setdefault(repr((made.search, made.limits, made.attention_from)), made)
+        key = (model.get_config(), made.search, made.limits, made.attention_from)
+        return graphs.setdefault(repr(key), made)
 
     with pytest.MonkeyPatch.context() as patch:
         for module in (kformer.graph, kformer.translator):
@@ -325,6 +325,7 @@ def test_limits_reach_the_search(main, run, file):
         (["--sample", "--top-p=2"], "`top_p` must be above 0"),
         (["--forbid=elephant"], "--forbid elephant: no piece"),
         (["--max-length=0"], "max_length must be at least 1"),
+        (["--min-length=4", "--max-length=4"], "--min-length 4 and an end do not fit --max-len"),
         (["--length-margin=-3"], "length_margin must not be negative"),
         (["--with-alignments", "--alignment-layer=7"], "2 decoder layers"),
         (["--with-alignments", "--alignment-heads", "5"], "2 heads"),
@@ -403,3 +404,22 @@ def test_a_process_translates_what_is_piped_into_it(processes, expected):
     out, err = process.communicate(CONTENT, timeout=120)
     assert process.returncode == 0, err.decode()
     assert out.decode() == "".join(f"{line}\n" for line in expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        (["--with-alignments"], "--with-alignments"),
+        (["--json", "--with-attention"], "--with-attention"),
+        (["--plot-attention=picture.png"], "--plot-attention"),
+        (["--beam-size=2", "--coverage-penalty=0.1"], "coverage_penalty"),
+    ],
+)
+def test_what_shows_attention_is_named_where_there_is_none(
+    main, file, save_run, random_recurrent, tmp_path, monkeypatch, options, name
+):
+    monkeypatch.chdir(tmp_path)
+    tokenizer = WordTokenizer.learn(["one two"])
+    run = save_run(tmp_path / "run", tokenizer, build=random_recurrent, attention="none")
+    error = error_of(main(run.path, file(b"one\n"), *options))
+    assert error.startswith(f"error: {name}: the model") and "has no attention" in error

@@ -38,8 +38,8 @@ def test_a_dimension_other_than_the_models_is_refused_by_its_keys(vectors):
     path, _ = vectors
     check_vectors(config(str(path), embedding_dim=6))
     check_vectors(config(str(path), d_model=6))
-    for model, key in (({"embedding_dim": 8}, "embedding_dim"), ({"d_model": 8}, "d_model")):
-        with pytest.raises(InputError, match=f"source_vectors: .*model.{key} must be 6.* 8$"):
+    for model, end in (({"embedding_dim": 8}, "8"), ({"d_model": 8}, "8, as model.d_model")):
+        with pytest.raises(InputError, match=f"vectors: .*model.embedding_dim must be 6.* {end}$"):
             check_vectors(config(str(path), **model))
     with pytest.raises(InputError, match="train.source_vectors: no.txt: cannot be read"):
         check_vectors(config("no.txt"))

@@ -215,8 +215,8 @@ def _check_training(config: Config) -> None:
         raise InputError(f"train.seed must be below 2**32. Received: {train.seed}")
     if train.schedule == "linear" and train.updates <= train.warmup_updates:
         raise InputError(
-            "train.updates must be more than train.warmup_updates for a linear schedule. "
-            f"Received: {train.updates} and {train.warmup_updates}"
+            "train.updates must be more than train.warmup_updates for a linear schedule: raise the "
+            f"one or lower the other. Received: {train.updates} and {train.warmup_updates}"
         )
     if train.source_vectors is not None and config.model.kind == "language_model":
         raise InputError(

@@ -90,11 +90,17 @@ def explain(error: Exception) -> str:
         lambda found: f"{found[1].replace(' - Expected', ' or')}. Got value: {found[2]}",
         message,
     )
-    return (
+    message = (
         re.sub(r"<class '(\w+)'>", r"\1", message)
         .replace("typing.", "")
         .replace("a NoneType", "null")
     )
+    return re.sub(r": Expected a Literal\[(.*?)\]( or null)?\. Got value: (.*)$", _choices, message)
+
+
+def _choices(found: re.Match) -> str:
+    names = found[1].replace("'", "").split(", ")
+    return f" must be {' or '.join(names)}{found[2] or ''}. Received: {found[3]}"
 
 
 def load_config(path: Path) -> Config:
