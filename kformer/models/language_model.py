@@ -11,6 +11,7 @@ from kformer.layers.config import ArgumentsConfig
 from kformer.layers.output import OutputProjection
 from kformer.models.base import SequenceModel
 from kformer.models.decoding import SentenceState, extended, first_state, written
+from kformer.models.tying import check_tied_width
 from kformer.search.protocol import State
 
 
@@ -95,11 +96,7 @@ class LanguageModel(ArgumentsConfig, SequenceModel):
         super().__init__(**kwargs)
         if tie not in ("all", "none"):
             raise ValueError(f'`tie` must be "all" or "none". Received: tie={tie!r}')
-        if embedding_dim not in (None, d_model) and tie != "none":
-            raise ValueError(
-                '`embedding_dim` other than `d_model` needs `tie="none"`. Received: '
-                f"embedding_dim={embedding_dim}, d_model={d_model}, tie={tie!r}"
-            )
+        check_tied_width(tie, embedding_dim, d_model)
         self.vocab_size = vocab_size
         self.d_model = d_model
         self.num_heads = num_heads

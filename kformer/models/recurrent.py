@@ -10,7 +10,8 @@ from kformer.ids import PAD_ID
 from kformer.layers import KeyValues, PositionalEmbedding, RecurrentDecoder, RecurrentEncoder
 from kformer.layers.config import ArgumentsConfig
 from kformer.layers.output import OutputProjection
-from kformer.models.encoder_decoder import EncoderDecoder, check_tying
+from kformer.models.encoder_decoder import EncoderDecoder
+from kformer.models.tying import check_tied_width, check_tying
 from kformer.search.protocol import State
 
 
@@ -92,11 +93,7 @@ class Recurrent(ArgumentsConfig, EncoderDecoder):
     ):
         super().__init__(**kwargs)
         check_tying(tie, source_vocab_size, target_vocab_size)
-        if tie != "none" and embedding_dim not in (None, d_model):
-            raise ValueError(
-                "A tied output layer is as wide as its embedding. Received: "
-                f"tie={tie!r}, embedding_dim={embedding_dim}, d_model={d_model}"
-            )
+        check_tied_width(tie, embedding_dim, d_model)
         self.source_vocab_size = source_vocab_size
         self.target_vocab_size = target_vocab_size
         self.d_model = d_model

@@ -16,7 +16,8 @@ from kformer.layers import (
 from kformer.layers.config import ArgumentsConfig
 from kformer.layers.output import OutputProjection
 from kformer.models.decoding import SentenceState, extended, first_state, written
-from kformer.models.encoder_decoder import EncoderDecoder, check_tying
+from kformer.models.encoder_decoder import EncoderDecoder
+from kformer.models.tying import check_tied_width, check_tying
 from kformer.search.protocol import State
 
 PRESETS = {
@@ -105,11 +106,7 @@ class Transformer(ArgumentsConfig, EncoderDecoder):
     ):
         super().__init__(**kwargs)
         check_tying(tie, source_vocab_size, target_vocab_size)
-        if embedding_dim not in (None, d_model) and tie != "none":
-            raise ValueError(
-                '`embedding_dim` other than `d_model` needs `tie="none"`. Received: '
-                f"embedding_dim={embedding_dim}, d_model={d_model}, tie={tie!r}"
-            )
+        check_tied_width(tie, embedding_dim, d_model)
         self.source_vocab_size = source_vocab_size
         self.target_vocab_size = target_vocab_size
         self.d_model = d_model

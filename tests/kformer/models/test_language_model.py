@@ -134,6 +134,8 @@ def test_tying_and_bias_are_as_asked_for(build, batch):
     )
     with pytest.raises(ValueError, match="Received: tie='target'"):
         build(tie="target")
+    with pytest.raises(ValueError, match="embedding_dim=6, d_model=8, tie=.all"):
+        build(embedding_dim=6)
 
 
 def test_sentences_that_reach_the_last_learned_position_wait_for_others(build):

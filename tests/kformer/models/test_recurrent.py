@@ -71,7 +71,7 @@ def test_half_precision_trains_on_dropout(batch):
     [
         (dict(tie="both"), "Received: tie='both'"),
         (dict(source_vocab_size=12), "source_vocab_size=12, target_vocab_size=11"),
-        (dict(embedding_dim=6), "Received: tie='all', embedding_dim=6, d_model=8"),
+        (dict(embedding_dim=6), "Received: embedding_dim=6, d_model=8, tie='all'"),
     ],
 )
 def test_tables_that_cannot_be_one_are_refused(options, message, build):
