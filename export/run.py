@@ -89,7 +89,7 @@ def _export_savedmodel(options: argparse.Namespace) -> int:
         write_savedmodel,
     )
     from export.serving import write_server_files, write_warm_up
-    from export.verify import VerificationError, verify
+    from export.verify import VerificationError, check_operations, verify
     from kformer.run_folder import RunFolder
 
     run, base = RunFolder.open(options.run), Path(options.out)
@@ -105,6 +105,7 @@ def _export_savedmodel(options: argparse.Namespace) -> int:
     print(f"writing     a version of {base}", flush=True)
     try:
         write_savedmodel(graph, partial, describe(run, graph, options.precision), options.xla)
+        check_operations(partial)
         warm_up = write_warm_up(partial, texts)
         if not options.no_verify:
             print("verifying   in a fresh process, without kformer", flush=True)
