@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 # Prompts continued at a time.
 _CHUNK = 512
+_PROMPT = "--prompt"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -84,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(options: argparse.Namespace) -> int:
     _check(options)
-    name = options.file or "standard input"
+    name = _PROMPT if options.prompt is not None else options.file or "standard input"
     with _prompts(options, name) as prompts:
         # Not before the file is known to be there: loading takes seconds.
         import_tensorflow()
@@ -159,7 +160,8 @@ def _naming(name: str, before: int) -> Iterator[None]:
     try:
         yield
     except TextTooLongError as error:
-        raise InputError(f"{name}, line {before + error.index + 1}: {error.reason}") from error
+        place = name if name == _PROMPT else f"{name}, line {before + error.index + 1}"
+        raise InputError(f"{place}: {error.reason}") from error
 
 
 def _output(prompt: str, found: "list[Hypothesis]", options: argparse.Namespace) -> Iterator[str]:

@@ -204,7 +204,8 @@ class TranslationGraph(tf.Module):
         Returns:
             source_tokens: string (batch, source), pieces and "</s>", then "".
             target_tokens: string (batch, target), likewise.
-            weights: float32 (batch, target, source); rows sum to 1, 0 on padding.
+            weights: float32 (batch, target, source); rows sum to 1 (a
+                language model attends to the target's beginning too: at most 1), 0 on padding.
 
         Raises:
             InputError: the model has no attention.
@@ -214,14 +215,19 @@ class TranslationGraph(tf.Module):
         forced = self._forced(source, target)
         return {name: forced[name] for name in ("source_tokens", "target_tokens", "weights")}
 
-    @tf.function(input_signature=[_SOURCE, _TARGET])
+    @tf.function(input_signature=[_SOURCE, _TARGET], autograph=False)
     def attention_maps(self, source, target):
         """As `attention`, of every layer and head by itself.
 
         Returns:
             source_tokens, target_tokens: as of `attention`.
             weights: float32 (batch, layers, heads, target, source).
+
+        Raises:
+            InputError: the model has no attention.
         """
+        if not self.has_attention:
+            raise InputError(NO_ATTENTION)
         forced = self._forced(source, target)
         return {
             "source_tokens": forced["source_tokens"],

@@ -57,8 +57,7 @@ class RecurrentDecoder(ArgumentsConfig, keras.layers.Layer):
         x: embedded target, float tensor (batch, target, width).
         memory: the encoder's output, float tensor (batch, source, memory_width); None without
             attention.
-        attention_mask: boolean tensor that broadcasts to (batch, target, source), the same at
-            all target positions, True = attend.
+        attention_mask: boolean tensor that broadcasts to (batch, 1, source), True = attend.
         initial_states: the last states of the encoder's layers, as `RecurrentEncoder` returns
             them, of width `d_model`. The top layer begins with that of the top one, and so on
             downwards; where the encoder is less deep, layers below begin with its lowest. None:

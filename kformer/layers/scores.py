@@ -53,16 +53,27 @@ def attend(scores, value, mask=None, dropout=None):
     Args:
         scores: float32 tensor (..., queries, keys).
         value: float tensor (..., keys, depth).
-        mask: boolean tensor that broadcasts to `scores`, True = attend. None: all.
+        mask: boolean tensor that broadcasts to the shape of `scores`, True = attend. None: all.
         dropout: function applied to the weights, or None.
 
     Returns:
         The context (..., queries, depth) in the dtype of `value`, and the weights
         (..., queries, keys) in float32, before dropout.
+
+    Raises:
+        ValueError: the mask has more axes than the scores.
     """
     if mask is None:
         weights = tf.nn.softmax(scores)
     else:
+        mask = tf.convert_to_tensor(mask)
+        # Scores would broadcast to such a mask: each sentence under the masks of all.
+        if (mask.shape.rank or 0) > (scores.shape.rank or mask.shape.rank):
+            raise ValueError(
+                f"The attention mask must broadcast to the scores, {tuple(scores.shape)}: "
+                f"(batch, queries, keys), with heads (batch, heads, queries, keys). "
+                f"Received: attention_mask.shape={tuple(mask.shape)}"
+            )
         # The lowest float32 cannot overflow here: it replaces scores and is never added to them.
         weights = tf.nn.softmax(tf.where(mask, scores, scores.dtype.min))
         weights *= tf.cast(tf.reduce_any(mask, axis=-1, keepdims=True), tf.float32)

@@ -145,6 +145,8 @@ def test_a_prompt_too_long_is_named_by_its_line(main, tmp_path, save_lines_run):
     for arguments in ([], ["--stream"]):
         _, _, err = main(path, *arguments, stdin=b"one\none one one one one\n")
         assert "standard input, line 2: 5 tokens, but the model has room for 4" in err
+    _, _, err = main(path, "--prompt=one one one one one")
+    assert "error: --prompt: 5 tokens, but the model has room for 4" in err
 
 
 def test_translate_sends_a_model_of_lines_to_generate(run, capsys, monkeypatch):

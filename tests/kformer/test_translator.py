@@ -435,6 +435,8 @@ def test_where_there_are_no_attention_maps_one_is_told(build, monkeypatch):
     monkeypatch.setattr(Transformer, "attention_shape", (0, 0))
     with pytest.raises(InputError, match="no attention"):
         translator.attention_maps(["aa"], ["bb"])
+    with pytest.raises(InputError, match="no attention"):
+        translator.graph.attention_maps(tf.constant(["aa"]), tf.constant(["bb"]))
     export = Translator(SavedGraph.__new__(SavedGraph))
     with pytest.raises(InputError, match="give a run folder"):
         export.attention_maps(["aa"], ["bb"])

@@ -8,6 +8,7 @@ from training.compare.experiment import Experiment, option_words
 from training.compare.pictures import draw
 from training.compare.results import Result, Results, Row, collect, spread, to_json
 from training.compare.runs import Run
+from training.compare.translations import read_translations
 
 _NONE = "-"
 
@@ -73,6 +74,14 @@ def to_markdown(
     missing = [run.name for run in runs if not run.is_finished]
     if missing:
         parts.append(f"Not finished, so not in these figures: {', '.join(missing)}.")
+    untranslated = [
+        run.name if len(run.variant.searches) == 1 else f"{run.name} ({search})"
+        for run in runs
+        for search in run.variant.searches
+        if run.is_finished and read_translations(run, search) is None
+    ]
+    if untranslated:
+        parts.append(f"Not translated, so not in these figures: {', '.join(untranslated)}.")
     curves = [name for name in pictures if name.startswith("curves")]
     parts += [f"![Validation during training, means over the seeds]({name})" for name in curves]
     parts += ["## BLEU by the length of the source", lengths_table(results.rows, results.sentences)]

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -168,7 +169,12 @@ def check_comparable(runs: Sequence[Run]) -> None:
 
 
 def spread(values: Sequence[float]) -> tuple[float, float | None]:
-    """The mean, and the sample standard deviation if there are two values or more."""
+    """The mean, and the sample standard deviation if there are two values or more.
+
+    Of values that are not all finite, as the perplexity of a run that diverged, neither is.
+    """
+    if not all(map(math.isfinite, values)):
+        return math.inf, math.nan if len(values) > 1 else None
     return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None
 
 
@@ -207,7 +213,16 @@ def to_json(experiment: Experiment, results: Results) -> str:
         "signatures": results.signatures,
         "environments": results.environments,
     }
-    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(_finite(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    """The same for JSON, which knows no infinity: null stands for it."""
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _p_values(

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kformer.layers import AdditiveAttention, DotProductAttention, lengths_mask
+from kformer.layers import AdditiveAttention, DotProductAttention, lengths_mask, padding_mask
 
 LAYERS = {
     "dot product": lambda **options: DotProductAttention(**options),
@@ -121,3 +121,10 @@ def test_lengths_are_of_a_sequence_or_of_each_of_its_queries():
     np.testing.assert_array_equal(
         lengths_mask(tf.constant([[1, 3]]), 3), [[[True, False, False], [True, True, True]]]
     )
+
+
+def test_masks_of_attention_with_heads_are_refused(make, queries, memory):
+    # Broadcast to it, the result would be of every sentence under the masks of all.
+    mask = padding_mask(tf.constant([[5, 6, 0, 0, 0, 0, 0, 0]] * 3))
+    with pytest.raises(ValueError, match=r"must broadcast to the scores, \(3, 4, 8\)"):
+        make()(queries, memory, attention_mask=mask)

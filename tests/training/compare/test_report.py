@@ -168,3 +168,32 @@ def test_without_matplotlib_there_are_no_pictures_and_it_says_so(
 def test_one_value_has_no_spread():
     assert spread([3.0]) == (3.0, None)
     assert spread([1.0, 2.0, 4.0]) == pytest.approx((7 / 3, np.std([1, 2, 4], ddof=1)))
+
+
+def test_a_run_that_diverged_does_not_keep_the_others_from_being_reported(reported):
+    experiment, runs, _, _ = reported()
+    folder, metrics = runs[0].folder.path.parent, runs[0].folder.metrics
+    rounds = [json.loads(line) for line in metrics.read_text("utf-8").splitlines()]
+    lines = [json.dumps(figures | {"val_perplexity": None}) for figures in rounds]
+    metrics.write_text("\n".join(lines) + "\n", "utf-8")
+    write_report(experiment, runs, folder)
+    (table, *_) = tables((folder / "report.md").read_text("utf-8"))
+    assert "inf ± nan" in table["wide"] and "inf" not in "".join(table["narrow"])
+
+    def refuse(name):
+        raise AssertionError(f"{name} is no JSON")
+
+    rows = json.loads((folder / "results.json").read_text("utf-8"), parse_constant=refuse)["rows"]
+    assert rows[0]["runs"][0]["perplexity"] is None
+
+
+def test_what_was_trained_and_not_translated_is_named(reported):
+    experiment, runs, _, _ = reported()
+    folder = runs[0].folder.path.parent
+    translations = [path for path in runs[1].folder.path.rglob("*") if "translations" in str(path)]
+    for path in translations:
+        if path.is_file():
+            path.unlink()
+    write_report(experiment, runs, folder)
+    report = (folder / "report.md").read_text("utf-8")
+    assert f"Not translated, so not in these figures: {runs[1].name}." in report
