@@ -204,15 +204,13 @@ class TranslationGraph(tf.Module):
         Returns:
             source_tokens: string (batch, source), pieces and "</s>", then "".
             target_tokens: string (batch, target), likewise.
-            weights: float32 (batch, target, source); rows sum to 1 (a
-                language model attends to the target's beginning too: at most 1), 0 on padding.
+            weights: float32 (batch, target, source); 0 on padding. Rows sum to 1, or to
+                less in a language model, which attends to the target before a token too.
 
         Raises:
             InputError: the model has no attention.
         """
-        if not self.has_attention:
-            raise InputError(NO_ATTENTION)
-        forced = self._forced(source, target)
+        forced = self._attended(source, target)
         return {name: forced[name] for name in ("source_tokens", "target_tokens", "weights")}
 
     @tf.function(input_signature=[_SOURCE, _TARGET], autograph=False)
@@ -226,9 +224,7 @@ class TranslationGraph(tf.Module):
         Raises:
             InputError: the model has no attention.
         """
-        if not self.has_attention:
-            raise InputError(NO_ATTENTION)
-        forced = self._forced(source, target)
+        forced = self._attended(source, target)
         return {
             "source_tokens": forced["source_tokens"],
             "target_tokens": forced["target_tokens"],
@@ -259,6 +255,11 @@ class TranslationGraph(tf.Module):
     def word_indices(self):
         """For source and target the function from pieces to the indices of their words."""
         return tuple(tokenizer.word_indices for tokenizer in self.tokenizers)
+
+    def _attended(self, source, target):
+        if not self.has_attention:
+            raise InputError(NO_ATTENTION)
+        return self._forced(source, target)
 
     @tf.function(input_signature=[_SOURCE, _TARGET])
     def _forced(self, source, target):

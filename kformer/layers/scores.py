@@ -67,11 +67,12 @@ def attend(scores, value, mask=None, dropout=None):
         weights = tf.nn.softmax(scores)
     else:
         mask = tf.convert_to_tensor(mask)
+        ranks = scores.shape.rank, mask.shape.rank
         # Scores would broadcast to such a mask: each sentence under the masks of all.
-        if (mask.shape.rank or 0) > (scores.shape.rank or mask.shape.rank):
+        if None not in ranks and ranks[1] > ranks[0]:
             raise ValueError(
                 f"The attention mask must broadcast to the scores, {tuple(scores.shape)}: "
-                f"(batch, queries, keys), with heads (batch, heads, queries, keys). "
+                "(batch, queries, keys), with heads (batch, heads, queries, keys). "
                 f"Received: attention_mask.shape={tuple(mask.shape)}"
             )
         # The lowest float32 cannot overflow here: it replaces scores and is never added to them.

@@ -8,7 +8,6 @@ from training.compare.experiment import Experiment, option_words
 from training.compare.pictures import draw
 from training.compare.results import Result, Results, Row, collect, spread, to_json
 from training.compare.runs import Run
-from training.compare.translations import read_translations
 
 _NONE = "-"
 
@@ -74,11 +73,14 @@ def to_markdown(
     missing = [run.name for run in runs if not run.is_finished]
     if missing:
         parts.append(f"Not finished, so not in these figures: {', '.join(missing)}.")
+    reported = {
+        (row.variant, row.search, result.seed) for row in results.rows for result in row.results
+    }
     untranslated = [
         run.name if len(run.variant.searches) == 1 else f"{run.name} ({search})"
         for run in runs
         for search in run.variant.searches
-        if run.is_finished and read_translations(run, search) is None
+        if run.is_finished and (run.variant.name, search, run.seed) not in reported
     ]
     if untranslated:
         parts.append(f"Not translated, so not in these figures: {', '.join(untranslated)}.")
